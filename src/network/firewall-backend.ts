@@ -22,8 +22,8 @@ export interface FirewallBackend {
    * translations. Returns whether there was anything to do. Throws internal, code FIREWALL.
    */
   write(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Promise<boolean>;
-  /** Removes the daemon's rules of a family, given the rules as they were read. Throws internal, code FIREWALL. */
-  remove(family: Family, ruleset: Ruleset): Promise<void>;
+  /** Removes the daemon's rules of a family, as they were read. Throws internal, code FIREWALL. */
+  remove(family: Family): Promise<void>;
   /** Tells whether the rules are in the tables of the kernel's old packet filter. Throws internal, code FIREWALL. */
   isLegacy(): Promise<boolean>;
   /**

@@ -14,6 +14,13 @@ export function chosenBackend(wanted: BackendName | ''): BackendName {
   return !isOnPath('iptables') && isOnPath('nft') ? 'nftables' : 'iptables';
 }
 
+/** Makes the backends whose programs are there, other than `chosen`. */
+export function otherBackends(chosen: BackendName, tag: string): FirewallBackend[] {
+  return (['iptables', 'nftables'] as const)
+    .filter((name) => name !== chosen && isOnPath(name === 'iptables' ? 'iptables' : 'nft'))
+    .map((name) => makeBackend(name, tag));
+}
+
 /** Makes a backend. `tag`: part of the names of chains or tables that belongs to the daemon, at most 15 characters. */
 export function makeBackend(name: BackendName, tag: string): FirewallBackend {
   return new BACKENDS[name](tag);

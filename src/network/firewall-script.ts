@@ -27,11 +27,37 @@ export function parseTables(saved: string): Tables {
   return tables;
 }
 
-/** Returns the script that leads to `chains` and `jumps`; '' when there is nothing to do. */
-export function restoreScript(current: Tables, chains: readonly Chain[], jumps: readonly Jumps[]): string {
+/** The rules that an earlier run with other settings may have left. */
+export interface Former {
+  /** The names of its chains. */
+  readonly names: readonly string[];
+  readonly jumps: readonly Jumps[];
+}
+
+/**
+ * Returns the script that leads to `chains` and `jumps`, and removes what is of a `former` run alone; '' when there is
+ * nothing to do.
+ */
+export function restoreScript(
+  current: Tables,
+  chains: readonly Chain[],
+  jumps: readonly Jumps[],
+  former: Former = { names: [], jumps: [] },
+): string {
   return script((table) => {
     const here = current.get(table);
     const wanted = jumps.filter((jump) => jump.table === table);
+    const stale = former.jumps
+      .filter((jump) => jump.table === table)
+      .map(({ chain, rules }) => {
+        const kept = wanted.find((jump) => jump.chain === chain)?.rules ?? [];
+        return { chain, rules: rules.filter((rule) => here?.get(chain)?.includes(rule) && !kept.includes(rule)) };
+      });
+    const left = (chain: string): readonly string[] => {
+      const gone = stale.find((jump) => jump.chain === chain)?.rules ?? [];
+      return (here?.get(chain) ?? []).filter((rule) => !gone.includes(rule));
+    };
+    const unused = former.names.filter((name) => here?.has(name) && !chains.some((chain) => chain.name === name));
     const needsUserChain =
       wanted.some(({ rules }) => rules.includes(`-j ${USER_CHAIN}`)) && here?.has(USER_CHAIN) !== true;
     const edits = chains
@@ -42,37 +68,50 @@ export function restoreScript(current: Tables, chains: readonly Chain[], jumps: 
       ...(needsUserChain ? [`-N ${USER_CHAIN}`] : []),
       ...edits.flatMap(({ declare }) => declare),
       ...edits.flatMap(({ lines }) => lines),
-      ...wanted.flatMap(({ chain, rules }) => jumpEdit(chain, here?.get(chain) ?? [], rules)),
+      ...stale.flatMap(({ chain, rules }) => rules.map((rule) => `-D ${chain} ${rule}`)),
+      ...wanted.flatMap(({ chain, rules }) => jumpEdit(chain, left(chain), rules)),
+      ...removal(unused),
     ];
   });
 }
 
 /**
- * Returns the script that removes chains and jumps. The users' chain stays while it has rules or another daemon uses
- * it.
+ * Returns the script that removes chains and what leads to them. The users' chain stays while it has rules or somebody
+ * else uses it.
  */
-export function removalScript(current: Tables, chains: readonly Chain[], jumps: readonly Jumps[]): string {
+export function removalScript(current: Tables, names: readonly string[]): string {
   return script((table) => {
     const here = current.get(table);
     if (!here) return [];
-    const ours = chains.filter((chain) => chain.table === table && here.has(chain.name)).map(({ name }) => name);
-    const hasOthers =
-      here.get('FORWARD')?.some((rule) => IN_STAGE.test(rule) && !ours.includes(rule.slice('-j '.length))) === true;
-    const dropsUserChain = here.get(USER_CHAIN)?.length === 0 && !hasOthers;
-    const gone = dropsUserChain ? [...ours, USER_CHAIN] : ours;
-    const isGone = (rule: string): boolean => rule !== `-j ${USER_CHAIN}` || dropsUserChain;
+    const ours = names.filter((name) => here.has(name));
+    const hasOthers = [...here].some(([chain, rules]) =>
+      rules.some((rule) =>
+        chain === 'FORWARD' && IN_STAGE.test(rule)
+          ? !ours.includes(rule.slice('-j '.length))
+          : targetOf(rule) === USER_CHAIN && !(chain === 'FORWARD' && rule === `-j ${USER_CHAIN}`),
+      ),
+    );
+    const gone = here.get(USER_CHAIN)?.length === 0 && !hasOthers ? [...ours, USER_CHAIN] : ours;
     return [
-      ...jumps
-        .filter((jump) => jump.table === table)
-        .flatMap(({ chain, rules }) =>
-          rules
-            .filter((rule) => isGone(rule) && here.get(chain)?.includes(rule) === true)
-            .map((rule) => `-D ${chain} ${rule}`),
-        ),
-      ...gone.map((name) => `-F ${name}`),
-      ...gone.map((name) => `-X ${name}`),
+      // A chain to which any rule leads, also one of somebody else, cannot be removed.
+      ...[...here].flatMap(([chain, rules]) =>
+        gone.includes(chain)
+          ? []
+          : rules.filter((rule) => gone.includes(targetOf(rule) ?? '')).map((rule) => `-D ${chain} ${rule}`),
+      ),
+      ...removal(gone),
     ];
   });
+}
+
+function removal(chains: readonly string[]): string[] {
+  return [...chains.map((name) => `-F ${name}`), ...chains.map((name) => `-X ${name}`)];
+}
+
+/** Returns the chain that a rule leads to, if nothing follows its name, as in all rules that lead to a chain. */
+function targetOf(rule: string): string | undefined {
+  const [verb, chain] = rule.split(' ').slice(-2);
+  return verb === '-j' || verb === '-g' ? chain : undefined;
 }
 
 function script(linesOf: (table: Table) => string[]): string {

@@ -13,6 +13,8 @@ export interface FirewallOptions {
   /** Part of the chains' names that belongs to the daemon, at most 15 characters. */
   readonly tag: string;
   readonly backend: FirewallBackend;
+  /** Backends that earlier runs of the daemon may have used. */
+  readonly others: readonly FirewallBackend[];
   /** The families to write rules for; without any, nothing is touched. */
   readonly families: readonly Family[];
   readonly userlandProxy: boolean;
@@ -74,8 +76,18 @@ export class Firewall {
     this.#inherited = this.options.backend.inherited();
   }
 
-  /** Closes ports of an earlier run that nobody has claimed. */
+  /** Closes ports of an earlier run that nobody has claimed, and removes the rules that it wrote by another backend. */
   async disown(): Promise<void> {
+    const { families, others, log } = this.options;
+    // They come after the rules of this run, so that ports in use are open all the time.
+    for (const other of others)
+      for (const family of families)
+        await other
+          .read(family)
+          .then(() => other.remove(family))
+          .catch((error: unknown) =>
+            log.error({ err: error }, 'rules of another firewall backend are not removed, if an earlier run wrote any'),
+          );
     if (this.#inherited.length > 0)
       await this.#change({ apply: () => (this.#inherited = []), revert: () => undefined });
   }
@@ -150,7 +162,7 @@ export class Firewall {
     while (this.#isWorking) await this.#work;
     await this.#read();
     const { families, backend } = this.options;
-    for (const family of families) await backend.remove(family, this.#ruleset());
+    for (const family of families) await backend.remove(family);
   }
 
   /**

@@ -21,7 +21,7 @@ import type { BridgeOptions } from './default-bridge.js';
 import { openDefaultBridge } from './default-network.js';
 import { Endpoints, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
-import { type BackendName, makeBackend } from './firewall-backends.js';
+import { type BackendName, makeBackend, otherBackends } from './firewall-backends.js';
 import type { PoolOption } from './free-subnet.js';
 import { HostBridges, isForeignBridge } from './host-bridges.js';
 import { readHostDns, type HostDns } from './host-dns.js';
@@ -82,6 +82,7 @@ export class HostNetworks implements NetworkDriver {
     this.#firewall = new Firewall({
       tag,
       backend: makeBackend(options.firewallBackend, tag),
+      others: otherBackends(options.firewallBackend, tag),
       families,
       userlandProxy: options.userlandProxy,
       log: options.log,

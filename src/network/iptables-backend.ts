@@ -3,7 +3,7 @@ import type { FirewallBackend, InheritedRule } from './firewall-backend.js';
 import type { Ruleset } from './firewall-rules.js';
 import { removalScript, restoreScript, type Tables } from './firewall-script.js';
 import { enableForwarding } from './forwarding.js';
-import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type Chain } from './iptables-rules.js';
+import { chainsOf, chainsOfTag, dnatChain, jumpsOf, USER_CHAIN, type Chain } from './iptables-rules.js';
 import { applyScript, isLegacy, readTables } from './iptables.js';
 import type { Family } from './subnet.js';
 
@@ -34,7 +34,12 @@ export class IptablesBackend implements FirewallBackend {
   async write(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Promise<boolean> {
     const chains = this.#chains(family, ruleset, inherited);
     const jumps = jumpsOf(ruleset, family);
-    const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps);
+    // An earlier run may have served the ports of loopback in the other way.
+    const former = {
+      names: chainsOfTag(this.tag),
+      jumps: jumpsOf({ ...ruleset, userlandProxy: !ruleset.userlandProxy }, family),
+    };
+    const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps, former);
     if (script === '') return false;
     await applyScript(family, script);
     // The kernel has taken all of it, so the wanted rules are the kernel's.
@@ -48,10 +53,10 @@ export class IptablesBackend implements FirewallBackend {
     return true;
   }
 
-  async remove(family: Family, ruleset: Ruleset): Promise<void> {
+  async remove(family: Family): Promise<void> {
     const tables = this.#known.get(family);
     if (!tables) return;
-    await applyScript(family, removalScript(tables, chainsOf(ruleset, family), jumpsOf(ruleset, family)));
+    await applyScript(family, removalScript(tables, chainsOfTag(this.tag)));
     this.#known.delete(family);
   }
 

@@ -37,6 +37,11 @@ const chainNames = (tag: string) => ({
   snat: `ENGINE-SNAT-${tag}`,
 });
 
+/** Returns the names of all chains that any setting of the daemon makes. */
+export function chainsOfTag(tag: string): readonly string[] {
+  return Object.values(chainNames(tag));
+}
+
 /** Returns our chains and their contents for one family. */
 export function chainsOf(ruleset: Ruleset, family: Family): Chain[] {
   const names = chainNames(ruleset.tag);

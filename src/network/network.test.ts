@@ -6,7 +6,7 @@ import type { Ruleset } from './firewall-rules.js';
 import { parseTables, removalScript, restoreScript } from './firewall-script.js';
 import { chooseSubnet, localSubnet } from './free-subnet.js';
 import { parseResolvConf } from './host-dns.js';
-import { chainsOf, jumpsOf } from './iptables-rules.js';
+import { chainsOf, chainsOfTag, jumpsOf } from './iptables-rules.js';
 import { contains, covers, formatSubnet, overlaps, parseSubnet, toAddress, toNumber } from './subnet.js';
 
 const ID = '0123456789abcdef';
@@ -246,16 +246,14 @@ test('the way from the kernel to what is wanted', () => {
 });
 
 test('what is ours goes, what operators and other daemons have stays', () => {
-  const chains = chainsOf(ruleset, 4);
-  const jumps = jumpsOf(ruleset, 4);
+  const names = chainsOfTag('e1');
   const removal = (filter: string): string =>
     removalScript(
       parseTables(
         '*filter\n:FORWARD ACCEPT [0:0]\n:ENGINE-USER - [0:0]\n:ENGINE-IN-e1 - [0:0]\n' +
           `-A FORWARD -j ENGINE-USER\n-A FORWARD -j ENGINE-IN-e1\n${filter}COMMIT\n`,
       ),
-      chains,
-      jumps,
+      names,
     );
   assert.equal(
     removal(''),
@@ -265,7 +263,12 @@ test('what is ours goes, what operators and other daemons have stays', () => {
   const kept = '*filter\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-X ENGINE-IN-e1\nCOMMIT\n';
   assert.equal(removal('-A ENGINE-USER -s 192.0.2.1 -j DROP\n'), kept);
   assert.equal(removal('-A FORWARD -j ENGINE-IN-e2\n'), kept);
-  assert.equal(removalScript(new Map(), chains, jumps), '');
+  // Somebody's rule that leads to our chain would keep it; the users' chain stays for the sake of such a rule.
+  assert.equal(
+    removal('-A FORWARD -s 192.0.2.1/32 -j ENGINE-IN-e1\n-A FORWARD -s 192.0.2.2/32 -g ENGINE-USER\n'),
+    kept.replace('-F', '-D FORWARD -s 192.0.2.1/32 -j ENGINE-IN-e1\n-F'),
+  );
+  assert.equal(removalScript(new Map(), names), '');
 });
 
 test('files of a container', () => {

@@ -165,7 +165,10 @@ export function driverRules({ bridge, firewallBackend }: NetworkPlan, family: 4 
     return execFileSync(family === 4 ? 'iptables-save' : 'ip6tables-save', { encoding: 'utf8' })
       .split('\n')
       .filter((line) => line.includes(bridge));
-  const all = execFileSync('nft', ['-n', '-s', 'list', 'ruleset'], { encoding: 'utf8' }).split('\n');
+  const all = execFileSync('nft', ['-n', '-s', 'list', 'ruleset'], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  }).split('\n');
   const begin = all.indexOf(`table ${family === 4 ? 'ip' : 'ip6'} engine-bridges-${bridge} {`);
   return begin < 0 ? [] : all.slice(begin, all.indexOf('}', begin));
 }
