@@ -1,6 +1,6 @@
 /**
- * Somebody flushes or replaces the host's rules while published ports are used: with both back ends of iptables they
- * work again.
+ * Somebody flushes or replaces the host's rules while published ports are used: with both back ends of iptables, and
+ * with nftables, they work again.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -47,11 +47,15 @@ before(async () => {
 });
 after(() => cleanup.run());
 
+const OPERATORS_TABLE =
+  'table inet operator {\\n chain forward {\\n type filter hook forward priority -10;\\n ' +
+  'ip saddr 192.0.2.1 drop\\n }\\n}\\n';
+
 /** A directory in which the commands are those of one back end, as Debian's alternatives would select it. */
-function commandsOf(backEnd: 'nft' | 'legacy'): string {
-  const path = join(directory, backEnd);
+function commandsOf(name: string, programs: 'nft' | 'legacy'): string {
+  const path = join(directory, name);
   mkdirSync(path);
-  const program = `/usr/sbin/xtables-${backEnd}-multi`;
+  const program = `/usr/sbin/xtables-${programs}-multi`;
   for (const command of COMMANDS) if (command !== 'iptables-restore') symlinkSync(program, join(path, command));
   // Where it is asked to, somebody flushes again as soon as the rules are back.
   const again = `${program} iptables -w -F; ${program} iptables -w -t nat -F`;
@@ -80,24 +84,55 @@ function startTraffic(): { readonly answeredSince: (at: number) => boolean; read
   return { answeredSince: (at) => latest > at, stop: () => endProcess(child) };
 }
 
+/** Commands of a shell, each by its name. */
+function attacks(backEnd: 'nft' | 'legacy' | 'nftables', commands: string): Readonly<Record<string, string>> {
+  const flushAll = { 'nft flush ruleset': 'nft flush ruleset' };
+  if (backEnd === 'nftables')
+    return {
+      ...flushAll,
+      'tables that are deleted':
+        'nft list tables | grep engine-bridges | while read -r table; do nft delete $table; done',
+      // The service of nftables does this when it is reloaded.
+      'restored rules of the operator': `printf 'flush ruleset\n${OPERATORS_TABLE}' | nft -f -`,
+    };
+  return {
+    flush: FLUSH,
+    'flush, and again while it is made good': `touch ${join(commands, AGAIN)}; ${FLUSH}`,
+    // firewalld does this: everything is refused while its rules are absent.
+    'reload of firewalld':
+      'for c in INPUT FORWARD OUTPUT; do iptables -w -P $c DROP; done; for t in filter nat; ' +
+      'do iptables -w -t $t -F; iptables -w -t $t -X; done; iptables -w -N IN_public; ' +
+      'iptables -w -A INPUT -j IN_public; for c in INPUT FORWARD OUTPUT; do iptables -w -P $c ACCEPT; ' +
+      'done',
+    'restored rules of the operator': `printf '${OPERATORS_RULES.replaceAll('\n', '\\n')}' | iptables-restore`,
+    ...(backEnd === 'nft' ? flushAll : {}),
+  };
+}
+
 for (const [backEnd, proxy] of [
   ['nft', false],
   ['legacy', true],
+  ['nftables', true],
 ] as const) {
-  const skip = !existsSync(`/usr/sbin/xtables-${backEnd}-multi`) && 'this back end is not installed';
+  const programs = backEnd === 'nftables' ? 'nft' : backEnd;
+  const skip = !existsSync(`/usr/sbin/xtables-${programs}-multi`) && 'this back end is not installed';
   test(`${backEnd}, ${proxy ? 'with' : 'without'} the userland proxy`, { skip }, async (context) => {
-    const commands = commandsOf(backEnd);
+    const commands = commandsOf(backEnd, programs);
     const run = (line: string): string =>
       execFileSync('sh', ['-ec', line], {
         encoding: 'utf8',
         env: { ...process.env, PATH: `${commands}:${process.env['PATH'] ?? ''}` },
       });
     const rules = (): string =>
-      run('iptables-save')
+      run(backEnd === 'nftables' ? 'nft list ruleset' : 'iptables-save')
         .replaceAll(/^#.*\n/gm, '')
         .replaceAll(/\[\d+:\d+\]/g, '');
+    const backendArgs = backEnd === 'nftables' ? ['--firewall-backend=nftables'] : [];
     const engine = await Engine.start(
-      engined({ args: [`--userland-proxy=${proxy}`], env: { PATH: `${commands}:${process.env['PATH'] ?? ''}` } }),
+      engined({
+        args: [`--userland-proxy=${proxy}`, ...backendArgs],
+        env: { PATH: `${commands}:${process.env['PATH'] ?? ''}` },
+      }),
     );
     cleanup.add(() => engine.discard());
     await pullOk(engine, registry.reference);
@@ -108,25 +143,14 @@ for (const [backEnd, proxy] of [
       waitFor('an answer that was translated', () => traffic.answeredSince(since), PATIENCE_MS);
     try {
       await answers(0);
-      const attacks: Readonly<Record<string, string>> = {
-        flush: FLUSH,
-        'flush, and again while it is made good': `touch ${join(commands, AGAIN)}; ${FLUSH}`,
-        // firewalld does this: everything is refused while its rules are absent.
-        'reload of firewalld':
-          'for c in INPUT FORWARD OUTPUT; do iptables -w -P $c DROP; done; for t in filter nat; ' +
-          'do iptables -w -t $t -F; iptables -w -t $t -X; done; iptables -w -N IN_public; ' +
-          'iptables -w -A INPUT -j IN_public; for c in INPUT FORWARD OUTPUT; do iptables -w -P $c ACCEPT; ' +
-          'done',
-        'restored rules of the operator': `printf '${OPERATORS_RULES.replaceAll('\n', '\\n')}' | iptables-restore`,
-        ...(backEnd === 'nft' ? { 'nft flush ruleset': 'nft flush ruleset' } : {}),
-      };
-      for (const [name, command] of Object.entries(attacks)) {
+      for (const [name, command] of Object.entries(attacks(backEnd, commands))) {
         run(command);
         const at = Date.now();
         await waitFor('the second flush', () => !existsSync(join(commands, AGAIN)), PATIENCE_MS);
         await answers(name.includes('again') ? Date.now() : at);
         context.diagnostic(`${name}: ports answer again after ${Date.now() - at} ms`);
-        if (name.startsWith('restored')) {
+        if (name.startsWith('restored') && backEnd === 'nftables') assert.match(rules(), /ip saddr 192\.0\.2\.1 drop/);
+        else if (name.startsWith('restored')) {
           assert.match(rules(), /:FORWARD DROP/, 'the policy of the operator');
           assert.match(
             rules(),
@@ -138,7 +162,7 @@ for (const [backEnd, proxy] of [
       await stop();
       await dockerOk(engine, ['rm', '-f', id]);
       await engine.close();
-      assert.doesNotMatch(rules(), /ENGINE/);
+      assert.doesNotMatch(rules(), /ENGINE|engine-bridges/);
     } finally {
       await traffic.stop();
       await stop();

@@ -14,6 +14,7 @@ import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call } from '../support/http.js';
 import { openOutside, type Outside } from '../support/outside.js';
+import { operatorDrops } from '../support/tested-backend.js';
 
 const HOST = { 4: '10.215.9.1', 6: '2001:db8:215:9::1' } as const;
 const OUTSIDE = { 4: '10.215.9.2', 6: '2001:db8:215:9::2' } as const;
@@ -85,12 +86,33 @@ async function fromOutside(host: string, port: number): Promise<string> {
   return /^\d+ /.test(answer) ? answer : '-';
 }
 
-test('nat: the published port of the host alone', () =>
-  serve('nat', async ({ address }) => {
-    for (const family of FAMILIES) {
-      assert.equal(await fromOutside(HOST[family], 8088), `80 ${OUTSIDE[family]}`);
-      for (const port of [80, 81]) assert.equal(await fromOutside(address[family], port), '-', `IPv${family} ${port}`);
+test('nat: the published port of the host alone; another machine sees the host in place of the container', () =>
+  serve('nat', async ({ netns, address }) => {
+    const stop = await startEchoServer(outside.path, [99], []);
+    try {
+      for (const family of FAMILIES) {
+        assert.equal(await fromOutside(HOST[family], 8088), `80 ${OUTSIDE[family]}`);
+        for (const port of [80, 81])
+          assert.equal(await fromOutside(address[family], port), '-', `IPv${family} ${port}`);
+        assert.deepEqual(await askEcho(netns, [{ protocol: 'tcp', host: OUTSIDE[family], port: 99 }]), [
+          `99 ${HOST[family]}`,
+        ]);
+      }
+    } finally {
+      await stop();
     }
+  }));
+
+test("rules of the operator come before the engine's: what they drop does not reach a published port", () =>
+  serve('nat', async () => {
+    const lift = operatorDrops('engmode', OUTSIDE[4]);
+    try {
+      assert.equal(await fromOutside(HOST[4], 8088), '-');
+      assert.equal(await fromOutside(HOST[6], 8088), `80 ${OUTSIDE[6]}`);
+    } finally {
+      lift();
+    }
+    assert.equal(await fromOutside(HOST[4], 8088), `80 ${OUTSIDE[4]}`);
   }));
 
 test('nat-unprotected: besides, every port of the container', () =>
