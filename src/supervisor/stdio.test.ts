@@ -58,7 +58,10 @@ test('stdin waits for its reader, and gives up when closed', async () => {
   const stdin = await opening;
   const output = reader.stdout ? once(reader.stdout, 'data') : assert.fail();
   stdin?.end('text');
+  const readerEnded = once(reader, 'exit');
   assert.deepEqual(await output, ['text']);
+  // Until then it has the FIFO open, and stdin would have its reader.
+  await readerEnded;
   const abandoned = io.openStdin();
   await io.close();
   assert.equal(await abandoned, undefined);
