@@ -16,6 +16,8 @@ export interface ContainerdPaths {
   readonly root: string;
   /** State of the runtime (runc), one directory per namespace below. */
   readonly runcRoot: string;
+  /** Exits that were heard while containerd was away. */
+  readonly heardExits: string;
 }
 
 // sockaddr_un in unix(7), less the final zero.
@@ -39,12 +41,18 @@ export function containerdPaths(execRoot: string, dataRoot: string): ContainerdP
     state: join(dir, 'state'),
     root: join(dataRoot, 'supervisor'),
     runcRoot: join(execRoot, 'runtime-runc'),
+    heardExits: join(dir, 'heard-exits'),
   };
 }
 
 /** Returns the directories in which containerd has one directory for each task of a namespace. */
 export function taskDirs({ state, root }: ContainerdPaths, namespace: string): string[] {
-  return [state, root].map((dir) => join(dir, 'io.containerd.runtime.v2.task', namespace));
+  return [state, root].map((dir) => taskDir(dir, namespace));
+}
+
+/** Returns the directory in `dir`, which is containerd's root or state, of the tasks of a namespace. */
+export function taskDir(dir: string, namespace: string): string {
+  return join(dir, 'io.containerd.runtime.v2.task', namespace);
 }
 
 // Image storage is ours, so containerd's goes; one snapshotter stays, since its database insists on one. Statistics and

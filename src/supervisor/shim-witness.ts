@@ -1,33 +1,37 @@
 /**
- * Notes exits that happen while there is no containerd. When containerd 2 starts, it deletes the tasks whose process
- * has ended meanwhile, together with their exit codes: so the daemon asks their shims before that, and listens to them
- * until containerd is up.
+ * Hears of exits that happen while there is no containerd. When containerd 1.7 or 2 starts, it deletes the tasks whose
+ * process has ended meanwhile, together with their exit codes: so the daemon asks their shims before that, and listens
+ * to them until containerd is up.
  */
 import { create } from '@bufbuild/protobuf';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ProcessRef } from './exit-watch.js';
+import type { HeardExits } from './heard-exits.js';
 import { StateResponseSchema, WaitResponseSchema } from './proto/gen/shim_pb.js';
 import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
 import { ShimConnection } from './shim-connection.js';
 
-const TASKS = 'io.containerd.runtime.v2.task';
 const SOCKET = 'unix://';
 /** A shim answers in a millisecond; the start waits only this long for one that does not. */
 const ANSWER_MS = 2_000;
 
 export class ShimWitness {
   readonly #connections: ShimConnection[] = [];
-  readonly #exits = new Map<string, Process>();
+  readonly #heard: HeardExits;
+
+  private constructor(heard: HeardExits) {
+    this.#heard = heard;
+  }
 
   /**
-   * Asks all shims of a namespace about their init processes, and about `processes`.
-   * @param state containerd's directory of running tasks.
+   * Asks all shims of a namespace about their init processes, and about `processes`. What they tell until `close` is
+   * added to `heard`.
+   * @param dir containerd's directory of the running tasks of a namespace.
    */
-  static async listen(state: string, namespace: string, processes: readonly ProcessRef[]): Promise<ShimWitness> {
-    const witness = new ShimWitness();
-    const dir = join(state, TASKS, namespace);
+  static async listen(dir: string, heard: HeardExits, processes: readonly ProcessRef[]): Promise<ShimWitness> {
+    const witness = new ShimWitness(heard);
     // There is no such directory before the first task.
     const ids = await readdir(dir).catch(() => []);
     const asked = ids.map(async (id) => {
@@ -42,22 +46,7 @@ export class ShimWitness {
     return witness;
   }
 
-  /** Returns the process if its exit was reported. */
-  exited({ id, execId }: ProcessRef): Process | undefined {
-    return this.#exits.get(keyOf(id, execId));
-  }
-
-  /** Returns the init processes whose exit was reported. */
-  exitedTasks(): Process[] {
-    return [...this.#exits].filter(([key]) => key.endsWith('/')).map(([, process]) => process);
-  }
-
-  /** Forgets a task that was deleted, or whose name a new task has. */
-  forget(id: string): void {
-    for (const key of this.#exits.keys()) if (key.startsWith(`${id}/`)) this.#exits.delete(key);
-  }
-
-  /** Stops listening; exits that were reported are kept. */
+  /** Stops listening. */
   close(): void {
     for (const connection of this.#connections) connection.close();
   }
@@ -72,19 +61,17 @@ export class ShimWitness {
   async #ask(shim: ShimConnection, ref: ProcessRef): Promise<void> {
     const { id, execId } = ref;
     const { $typeName: _, ...state } = await shim.ask('State', StateResponseSchema, ref);
-    const heard = (exit: Pick<Process, 'exitStatus' | 'exitedAt'>): void => {
-      const { exitStatus, exitedAt } = exit;
+    const heard = async ({ exitStatus, exitedAt }: Pick<Process, 'exitStatus' | 'exitedAt'>): Promise<void> => {
       const process = create(ProcessSchema, { ...state, id: execId || id, status: Status.STOPPED, exitStatus });
-      this.#exits.set(keyOf(id, execId), exitedAt === undefined ? process : { ...process, exitedAt });
+      await this.#heard.add(ref, exitedAt === undefined ? process : { ...process, exitedAt });
     };
-    if (state.status === Status.STOPPED) heard(state);
+    if (state.status === Status.STOPPED) await heard(state);
     else if (state.status !== Status.CREATED)
-      void shim.ask('Wait', WaitResponseSchema, ref).then(heard, () => undefined);
+      void shim
+        .ask('Wait', WaitResponseSchema, ref)
+        .then(heard)
+        .catch(() => undefined);
   }
-}
-
-function keyOf(id: string, execId: string): string {
-  return `${id}/${execId}`;
 }
 
 /** Finds the address that the shim has written into its bundle: since containerd 2 with the version of its protocol. */

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { SupervisorProcess, TaskService } from '../ports/supervisor.js';
-import { containerdConfig, containerdPaths, taskDirs, type ContainerdPaths } from './containerd-config.js';
+import { containerdConfig, containerdPaths, taskDir, taskDirs, type ContainerdPaths } from './containerd-config.js';
 import {
   adoptContainerd,
   forgetContainerd,
@@ -17,6 +17,7 @@ import {
 import { deferred } from './deferred.js';
 import { openEventStream } from './event-stream.js';
 import { GrpcConnection } from './grpc-connection.js';
+import { HeardExits } from './heard-exits.js';
 import { findTraces, removeOrphans, type Realm } from './orphans.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
@@ -62,6 +63,7 @@ class Supervisor implements SupervisorProcess {
   readonly #paths: ContainerdPaths;
   readonly #realm: Realm;
   readonly #connection: GrpcConnection;
+  readonly #heard: HeardExits;
   readonly #tasks: ContainerdTasks;
   readonly #listeners = new Set<(state: State, reason?: string) => void>();
   #child: Containerd | undefined;
@@ -85,7 +87,13 @@ class Supervisor implements SupervisorProcess {
         ? { socket, namespace, runcRoot, taskDirs: taskDirs(this.#paths, namespace) }
         : { socket: address, namespace, runcRoot };
     this.#connection = new GrpcConnection(this.#realm.socket, namespace, () => this.#isComing);
-    this.#tasks = new ContainerdTasks({ connection: this.#connection, logger: this.#logger, realm: this.#realm });
+    this.#heard = new HeardExits(this.#paths.heardExits);
+    this.#tasks = new ContainerdTasks({
+      connection: this.#connection,
+      logger: this.#logger,
+      realm: this.#realm,
+      heard: this.#heard,
+    });
     this.tasks = this.#tasks;
   }
 
@@ -101,6 +109,8 @@ class Supervisor implements SupervisorProcess {
   async start(): Promise<void> {
     try {
       if (this.#options.address === undefined) {
+        const damaged = await this.#heard.load();
+        if (damaged.length > 0) this.#logger.warn({ damaged }, 'exits that were heard before cannot be read');
         this.#child = await this.#adoptOrLaunch();
         this.#keeper = this.#keepUp(this.#child);
       }
@@ -164,8 +174,8 @@ class Supervisor implements SupervisorProcess {
   /** Starts containerd, which may forget events that happened in its absence. */
   async #launch(): Promise<Containerd> {
     this.#witness?.close();
-    this.#witness = await ShimWitness.listen(this.#paths.state, this.#options.namespace, this.#tasks.awaited());
-    this.#tasks.believe(this.#witness);
+    const dir = taskDir(this.#paths.state, this.#options.namespace);
+    this.#witness = await ShimWitness.listen(dir, this.#heard, this.#tasks.awaited());
     return launchContainerd(this.#containerdOptions());
   }
 

@@ -10,6 +10,7 @@ import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import { ExitWatch, type ProcessRef } from './exit-watch.js';
 import { isBrokenOff } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
+import type { HeardExits } from './heard-exits.js';
 import { decodeMetrics, hadOomKill, type CgroupMetrics } from './metrics.js';
 import { removeOrphans, removeShimSockets, type Realm } from './orphans.js';
 import { Containers } from './proto/gen/containers_pb.js';
@@ -17,7 +18,6 @@ import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { packRuntimeOptions } from './runtime-options.js';
-import type { ShimWitness } from './shim-witness.js';
 
 const READ = { timeoutMs: 10_000 };
 const SIGKILL = 9;
@@ -43,6 +43,8 @@ export interface TaskServiceOptions {
   readonly logger: Logger;
   /** Finds the shims of these tasks, and the directory where their runtime keeps its state. */
   readonly realm: Realm;
+  /** Exits in the absence of containerd, which may have forgotten them. */
+  readonly heard: HeardExits;
 }
 
 /** The port's tasks. Whoever owns the event stream feeds `report` and, after each new subscription, `reconcile`. */
@@ -52,6 +54,7 @@ export class ContainerdTasks implements TaskService {
   readonly #version: UnaryClient<typeof Version>;
   readonly #logger: Logger;
   readonly #realm: Realm;
+  readonly #heard: HeardExits;
   readonly #listeners = new Set<(event: TaskEvent) => void>();
   readonly #exits = new ExitWatch();
   readonly #cgroupMoves = new CgroupMoves();
@@ -63,22 +66,21 @@ export class ContainerdTasks implements TaskService {
   readonly #leftovers = new Set<string>();
   /** Removals of such containers that are under way. */
   readonly #discards = new Map<string, Promise<void>>();
-  /** Shims reported these exits while there was no containerd. */
-  #witness: ShimWitness | undefined;
 
-  constructor({ connection, logger, realm }: TaskServiceOptions) {
+  constructor({ connection, logger, realm, heard }: TaskServiceOptions) {
     this.#containers = connection.unary(Containers);
     this.#tasks = connection.unary(Tasks);
     this.#version = connection.unary(Version);
     this.#logger = logger;
     this.#realm = realm;
+    this.#heard = heard;
   }
 
   async create(request: CreateTask): Promise<{ pid: number }> {
     const { id, stdio } = request;
     if (this.#leftovers.has(id) || this.#discards.has(id)) await this.#discard(id);
     await this.#createContainer(request);
-    this.#witness?.forget(id);
+    await this.#heard.forget(id);
     try {
       const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create({ containerId: id, ...stdio }));
       this.#unstarted.set(id, deferred());
@@ -169,7 +171,7 @@ export class ContainerdTasks implements TaskService {
     const deleted = await unlessNotFound(this.#tasks.delete({ containerId: id }));
     if (deleted === undefined) await this.#removeForgotten(id, isBroken);
     await unlessNotFound(this.#containers.delete({ id }));
-    this.#witness?.forget(id);
+    await this.#heard.forget(id);
     this.#exits.remove({ id, execId: '' });
     this.#oomed.delete(id);
   }
@@ -177,7 +179,7 @@ export class ContainerdTasks implements TaskService {
   async list(): Promise<TaskInfo[]> {
     const { tasks } = await this.#tasks.list({}, READ);
     const ids = new Set(tasks.map(({ id }) => id));
-    const gone = this.#witness?.exitedTasks().filter(({ id }) => !ids.has(id)) ?? [];
+    const gone = this.#heard.tasks().filter(({ id }) => !ids.has(id));
     const known = [...(await Promise.all(tasks.map(async (process) => this.#answered(process)))), ...gone];
     return known.filter((process) => process !== undefined).map((process) => this.#inform(process));
   }
@@ -207,14 +209,6 @@ export class ContainerdTasks implements TaskService {
   /** Returns the processes whose exit was not reported yet. */
   awaited(): ProcessRef[] {
     return this.#exits.awaited();
-  }
-
-  /**
-   * Takes over the exits that shims have reported, and still report, in the absence of containerd, which may have
-   * forgotten them.
-   */
-  believe(witness: ShimWitness): void {
-    this.#witness = witness;
   }
 
   onEvent(listener: (event: TaskEvent) => void): () => void {
@@ -371,7 +365,7 @@ export class ContainerdTasks implements TaskService {
 
   async #find({ id, execId }: ProcessRef): Promise<Process | undefined> {
     const answer = await unlessNotFound(this.#tasks.get({ containerId: id, execId }, READ));
-    return answer?.process ?? this.#witness?.exited({ id, execId });
+    return answer?.process ?? this.#heard.get({ id, execId });
   }
 }
 

@@ -2,12 +2,14 @@
 import assert from 'node:assert/strict';
 import { execFileSync, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError } from '../../src/errors/engine-error.js';
 import type { SupervisorProcess, TaskEvent } from '../../src/ports/supervisor.js';
+import { taskDir } from '../../src/supervisor/containerd-config.js';
+import { HeardExits } from '../../src/supervisor/heard-exits.js';
 import { ShimWitness } from '../../src/supervisor/shim-witness.js';
 import { createStdio, reopenStdio } from '../../src/supervisor/stdio.js';
 import { ociProcess } from '../support/oci-bundle.js';
@@ -112,23 +114,36 @@ test('what ends in the absence of containerd is heard from the shims, without it
     inputs[0]?.write('go\n');
     await waitFor('the first to end', () => !existsSync(`/proc/${before.pid}/cwd`), 60_000);
     const state = join(harness.dir, 'exec/supervisor/state');
-    const witness = await ShimWitness.listen(state, 'engine', [exec]);
+    const directory = join(harness.dir, 'heard');
+    const heard = new HeardExits(directory);
+    const witness = await ShimWitness.listen(taskDir(state, 'engine'), heard, [exec]);
     try {
-      const codeOf = (id: string, execId = ''): number | undefined => witness.exited({ id, execId })?.exitStatus;
+      const codeOf = (id: string, execId = ''): number | undefined => heard.get({ id, execId })?.exitStatus;
       await waitFor('the exit that was before', () => codeOf(before.id) === 4, 60_000);
       inputs[1]?.write('go\n');
       await waitFor('the exit that came after', () => codeOf(after.id) === 5, 60_000);
       await waitFor('the exit of a process within', () => codeOf(exec.id, exec.execId) === 6, 60_000);
       assert.equal(codeOf(staying.id), undefined);
       assert.deepEqual(
-        witness
-          .exitedTasks()
+        heard
+          .tasks()
           .map(({ id }) => id)
           .sort(),
         [before.id, after.id].sort(),
       );
-      witness.forget(before.id);
+      await heard.forget(before.id);
       assert.equal(codeOf(before.id), undefined);
+      writeFileSync(join(directory, 'damaged,'), 'no message');
+      const next = new HeardExits(directory);
+      assert.deepEqual(await next.load(), ['damaged,']);
+      assert.deepEqual(
+        [before.id, after.id, staying.id].map((id) => next.get({ id, execId: '' })?.exitStatus),
+        [undefined, 5, undefined],
+        'a later daemon knows what was heard',
+      );
+      assert.equal(next.get(exec)?.exitStatus, 6);
+      for (const id of [after.id, staying.id]) await next.forget(id);
+      assert.deepEqual(readdirSync(directory), ['damaged,']);
     } finally {
       witness.close();
       process.kill(pid, 'SIGCONT');

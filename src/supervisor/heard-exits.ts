@@ -1,0 +1,99 @@
+/**
+ * Keeps the exits that shims have reported while there was no containerd: one file for each process, so that a daemon
+ * that is killed before containerd is back leaves them to the next one. Nobody else could tell it, because containerd
+ * deletes at its start the tasks whose process has ended meanwhile. The files need not survive the machine, as no shim
+ * does: they are replaced as a whole, and not synced.
+ */
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isTemporary, temporaryPath } from '../sys/files/durable-file.js';
+import type { ProcessRef } from './exit-watch.js';
+import { ProcessSchema, type Process } from './proto/gen/task_types_pb.js';
+
+export class HeardExits {
+  readonly #dir: string;
+  /** By task, then by exec ID: '' for init. */
+  readonly #tasks = new Map<string, Map<string, Process>>();
+  /** Writes and removals of files, which must happen in the order of the calls. */
+  #files: Promise<void> = Promise.resolve();
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /**
+   * Reads what an earlier daemon has left. A file that cannot be read counts as not heard.
+   * @returns the names of such files.
+   */
+  async load(): Promise<string[]> {
+    const names = await readdir(this.#dir).catch(() => []);
+    const damaged: string[] = [];
+    for (const name of names) {
+      const path = join(this.#dir, name);
+      try {
+        if (isTemporary(name)) await rm(path, { force: true });
+        else this.#put(refOf(name), fromBinary(ProcessSchema, await readFile(path)));
+      } catch {
+        damaged.push(name);
+      }
+    }
+    return damaged;
+  }
+
+  /** Adds an exit; it survives the daemon when the promise resolves. @throws the errno error of the file system. */
+  add(ref: ProcessRef, process: Process): Promise<void> {
+    this.#put(ref, process);
+    return this.#inOrder(async () => {
+      const path = join(this.#dir, nameOf(ref));
+      const temporary = temporaryPath(path);
+      await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+      await writeFile(temporary, toBinary(ProcessSchema, process));
+      await rename(temporary, path);
+    });
+  }
+
+  /** Returns the process if its exit was heard. */
+  get({ id, execId }: ProcessRef): Process | undefined {
+    return this.#tasks.get(id)?.get(execId);
+  }
+
+  /** Returns the init processes whose exit was heard. */
+  tasks(): Process[] {
+    return [...this.#tasks.values()].map((processes) => processes.get('')).filter((init) => init !== undefined);
+  }
+
+  /**
+   * Forgets a task that was deleted, or whose name a new task will have: then the promise must resolve before that is
+   * made. @throws the errno error of the file system.
+   */
+  async forget(id: string): Promise<void> {
+    const processes = this.#tasks.get(id);
+    if (processes === undefined) return;
+    this.#tasks.delete(id);
+    await this.#inOrder(async () => {
+      for (const execId of processes.keys()) await rm(join(this.#dir, nameOf({ id, execId })), { force: true });
+    });
+  }
+
+  #put({ id, execId }: ProcessRef, process: Process): void {
+    const processes = this.#tasks.get(id) ?? new Map<string, Process>();
+    this.#tasks.set(id, processes.set(execId, process));
+  }
+
+  #inOrder(change: () => Promise<void>): Promise<void> {
+    const changed = this.#files.then(change);
+    this.#files = changed.catch(() => undefined);
+    return changed;
+  }
+}
+
+/** IDs are names of directories to containerd, too, and have no comma. */
+function nameOf({ id, execId }: ProcessRef): string {
+  return `${id},${execId}`;
+}
+
+function refOf(name: string): ProcessRef {
+  const [id = '', execId = ''] = name.split(',');
+  return { id, execId };
+}
