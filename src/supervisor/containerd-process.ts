@@ -11,6 +11,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf, unavailable } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import { libc } from '../sys/ffi/libc.js';
+import { guardBoot } from './boot-guard.js';
 import type { ContainerdPaths } from './containerd-config.js';
 import { deferred } from './deferred.js';
 import { makeFifo, openFifoReader } from './fifo.js';
@@ -68,9 +69,11 @@ export async function launchContainerd({ paths, config, logger }: ContainerdOpti
     const [cause] = await once(child, 'error');
     throw notStarted(cause);
   }
+  const endGuard = guardBoot(pid);
   writePidFile(paths.pidFile, pid);
 
   const process = follow(pid, log, logger, exitOf(child, log));
+  void Promise.race([process.booted, process.died]).then(endGuard);
   const timer = new AbortController();
   const timeout = delay(BOOT_LINE_TIMEOUT_MS, undefined, { signal: timer.signal }).catch(() => undefined);
   const end = await Promise.race([process.booted, timeout, process.died]);

@@ -239,3 +239,20 @@ test('the supervisor tells its version and runs the configured plugins only', as
   assert.match(config, /"io\.containerd\.grpc\.v1\.cri"/);
   assert.ok(harness.log.some((line) => line.startsWith('info containerd successfully booted')));
 });
+
+test('a refused creation leaves the FIFOs to be removed by their owner', async () => {
+  const dir = join(harness.dir, 'io', 'refused');
+  const io = createStdio({ dir, stdin: true, stdout: true, stderr: true, terminal: false });
+  const stdio = io.paths;
+  await assert.rejects(
+    supervisor.tasks.create({ id: 'not an id', spec: {}, runtime: { type: 'io.containerd.runc.v2' }, stdio }),
+    (error) => isEngineError(error, 'invalid'),
+  );
+  await assert.rejects(
+    supervisor.tasks.create({ id: harness.newId(), spec: {}, runtime: { type: 'io.containerd.none.v9' }, stdio }),
+    (error) => isEngineError(error),
+  );
+  await io.close();
+  assert.equal(existsSync(dir), false);
+  assert.deepEqual(await supervisor.tasks.list(), []);
+});
