@@ -1,0 +1,37 @@
+/**
+ * A reporter of node:test: prints what its `spec` does, and writes the counts and failures of the run as JSON to the
+ * file that TEST_SUMMARY names, for the program that puts many runs together. A run that ends before its last test
+ * writes none.
+ */
+import { writeFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
+import { spec as SpecReporter } from 'node:test/reporters';
+
+const COUNTER = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/;
+
+const counts = {};
+const failures = [];
+/** All tests of the run have ended: what follows are the counts. */
+let isOver = false;
+
+/** Passes on all events except the counts of the whole run: their sums are reported. */
+async function* withoutCounts(source) {
+  for await (const event of source) {
+    const { nesting, message, name, file } = event.data;
+    // Where several files are run, each has a plan of its own, and counts only in some versions of Node.
+    if (event.type === 'test:plan' && nesting === 0) isOver = true;
+    const isCount = isOver && event.type === 'test:diagnostic' && nesting === 0 && COUNTER.exec(message);
+    if (event.type === 'test:fail') failures.push({ name, file: file ?? '' });
+    if (isCount) counts[isCount[1]] = Number(isCount[2]);
+    else yield event;
+  }
+}
+
+// With --test-force-exit the process ends before its reporters do.
+process.on('exit', () => {
+  if (isOver) writeFileSync(process.env.TEST_SUMMARY, JSON.stringify({ counts, failures }));
+});
+
+export default async function* testReport(source) {
+  yield* Readable.from(withoutCounts(source)).compose(new SpecReporter());
+}
