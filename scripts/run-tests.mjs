@@ -66,6 +66,16 @@ async function runFiles(files, concurrency) {
   return { counts: { tests: 1, fail: 1 }, failures: [{ name: `${title} (${status})`, file: files[0] }] };
 }
 
+/** Makes the image files that many tests begin with. A failure is left to the first test that needs them. */
+async function makeSeed() {
+  const program = join(COMPILED, 'test', 'support', 'make-seed.js');
+  await runInSandbox([process.execPath, program], {
+    cwd: ROOT,
+    log: join(directory, 'seed.log'),
+    timeoutMs: FILE_TIMEOUT_MS,
+  });
+}
+
 /** Takes files from the front of `queue` until it is empty. */
 async function work(queue, results) {
   for (let file = queue.shift(); file !== undefined; file = queue.shift()) results.set(file, await runFiles([file], 1));
@@ -82,10 +92,12 @@ async function runAll() {
   const units = testFiles('src');
   const queue = longestFirst([...named, ...testFiles('test')]);
   const results = new Map();
+  const unitRun = units.length > 0 ? runFiles(units, 2).then((result) => results.set(units, result)) : undefined;
+  // What each file would otherwise do at the same time.
+  if (queue.length > 0) await makeSeed();
   const width = availableParallelism() * FILES_PER_PROCESSOR;
   const workers = Array.from({ length: width }, () => work(queue, results));
-  if (units.length > 0) workers.push(runFiles(units, 2).then((result) => results.set(units, result)));
-  await Promise.all(workers);
+  await Promise.all([...workers, unitRun]);
   const again = [...results].filter(([, { failures }]) => failures.length > 0).map(([key]) => key);
   const recovered = [];
   for (const key of again) {

@@ -8,7 +8,7 @@ import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { cliCalls, CliSession, TERMINAL } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
@@ -17,7 +17,7 @@ let registry: SeededRegistry;
 let image: string;
 
 before(async () => {
-  ({ engine, registry, image } = await startEngineWithImage(cleanup));
+  ({ engine, registry, image } = await startEngineWithRegistry(cleanup));
 });
 
 after(() => cleanup.run());

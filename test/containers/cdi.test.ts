@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { docker, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -15,7 +14,7 @@ import { callJson } from '../support/http.js';
 const cleanup = new Cleanup();
 let dir: string;
 let engine: Engine;
-let registry: SeededRegistry;
+let image: string;
 
 before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'engined-cdi-'));
@@ -59,7 +58,7 @@ devices:
 `,
   );
   await writeFile(join(dir, 'generated', 'broken.yaml'), 'kind: [\n');
-  ({ engine, registry } = await startEngineWithImage(
+  ({ engine, image } = await startEngineWithImage(
     cleanup,
     engined({ file: { 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] } }),
   ));
@@ -67,15 +66,7 @@ devices:
 after(() => cleanup.run());
 
 const run = (devices: readonly string[], script: string): Promise<string> =>
-  dockerOk(engine, [
-    'run',
-    '--rm',
-    ...devices.flatMap((name) => ['--device', name]),
-    registry.reference,
-    'sh',
-    '-c',
-    script,
-  ]);
+  dockerOk(engine, ['run', '--rm', ...devices.flatMap((name) => ['--device', name]), image, 'sh', '-c', script]);
 
 test('info lists the directories', async () => {
   assert.deepEqual((await callJson<{ CDISpecDirs: string[] }>(engine.socketPath, 'GET', '/info')).CDISpecDirs, [
@@ -117,7 +108,7 @@ for (const [what, device, message] of [
   ],
 ] as const) {
   test(`refused: ${what}`, async () => {
-    const { status, stderr } = await docker(engine, ['run', '--rm', '--device', device, registry.reference, 'true']);
+    const { status, stderr } = await docker(engine, ['run', '--rm', '--device', device, image, 'true']);
     assert.notEqual(status, 0);
     assert.match(stderr, message);
     assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
@@ -133,14 +124,7 @@ test('two specifications of equal precedence make a device ambiguous; a later di
     });
   await writeFile(join(dir, 'static', 'one.json'), specification('one'));
   await writeFile(join(dir, 'static', 'two.json'), specification('two'));
-  const { stderr } = await docker(engine, [
-    'run',
-    '--rm',
-    '--device',
-    'example.com/twice=d',
-    registry.reference,
-    'true',
-  ]);
+  const { stderr } = await docker(engine, ['run', '--rm', '--device', 'example.com/twice=d', image, 'true']);
   assert.match(stderr, /conflicting device example.com\/twice=d in .*\.json and .*\.json/);
   await writeFile(join(dir, 'generated', 'three.json'), specification('three'));
   assert.equal(await run(['example.com/twice=d'], 'echo $DEVICE'), 'three');
@@ -150,13 +134,6 @@ test('with the feature switched off there is no such driver', async () => {
   const file = { features: { cdi: false }, 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] };
   await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify(file));
   await callJson(engine.socketPath, 'POST', '/engine/config/reload', {}, 200);
-  const { stderr } = await docker(engine, [
-    'run',
-    '--rm',
-    '--device',
-    'example.com/full=0',
-    registry.reference,
-    'true',
-  ]);
+  const { stderr } = await docker(engine, ['run', '--rm', '--device', 'example.com/full=0', image, 'true']);
   assert.match(stderr, /could not select device driver "cdi" with capabilities: \[\]/);
 });

@@ -123,7 +123,7 @@ describe('list', () => {
     const own = [
       ['id=' + first.slice(0, 12), 'first'],
       ['ancestor=' + lives.image, 'third second first'],
-      ['ancestor=' + lives.registry.image.id, 'third second first'],
+      ['ancestor=' + (await lives.ok('image', 'inspect', '--format', '{{.Id}}', lives.image)), 'third second first'],
     ] as const;
     for (const [filter, wanted] of [...FILTERS, ...own]) {
       const found = await names('-a', '--filter', filter);

@@ -8,7 +8,7 @@ import type { SeededRegistry } from '../support/busybox-image.js';
 import { dockerOk } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { callJson, open } from '../support/http.js';
 import { processesOf } from '../support/leftovers.js';
@@ -32,7 +32,7 @@ interface Inspection {
 }
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
+  ({ engine, registry } = await startEngineWithRegistry(cleanup, engined()));
 });
 
 after(() => cleanup.run());

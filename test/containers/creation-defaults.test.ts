@@ -39,9 +39,7 @@ before(async () => {
     ...kind.command(dir, socketPath),
     ...flags,
   ];
-  const started = await startEngineWithImage(cleanup, { ...kind, command });
-  engine = started.engine;
-  image = started.registry.reference;
+  ({ engine, image } = await startEngineWithImage(cleanup, { ...kind, command }));
 });
 after(() => cleanup.run());
 

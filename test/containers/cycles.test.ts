@@ -8,7 +8,6 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -24,10 +23,10 @@ const WIDTH = 6;
 const cleanup = new Cleanup();
 const random = randomNumbers(SEED);
 let engine: Engine;
-let registry: SeededRegistry;
+let image: string;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
+  ({ engine, image } = await startEngineWithImage(cleanup, engined()));
 });
 
 after(() => cleanup.run());
@@ -67,7 +66,7 @@ async function life(): Promise<void> {
   const autoRemove = chance(0.4);
   const { Id: id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
     json: {
-      Image: registry.reference,
+      Image: image,
       Cmd: ['sh', '-c', `${chance(0.5) ? 'sleep 0.05; ' : ''}exit ${code}`],
       HostConfig: { AutoRemove: autoRemove, NetworkMode: pick(['none', 'none', 'bridge']) },
     },
@@ -171,7 +170,7 @@ test(`one container and many clients (seed ${SEED})`, { timeout: 240_000 }, asyn
   const refused: string[] = [];
   const create = async (): Promise<void> => {
     const json = {
-      Image: registry.reference,
+      Image: image,
       Cmd: ['sh', '-c', 'trap "exit 7" TERM; while :; do sleep 0.01; done'],
       StopSignal: 'TERM',
       HostConfig: { NetworkMode: 'none' },

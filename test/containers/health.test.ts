@@ -9,7 +9,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from '../support/image-builder.js';
 import { waitFor } from '../support/wait.js';
@@ -37,7 +37,7 @@ let registry: SeededRegistry;
 let image: string;
 
 before(async () => {
-  ({ engine, registry, image } = await startEngineWithImage(cleanup));
+  ({ engine, registry, image } = await startEngineWithRegistry(cleanup));
 });
 
 after(() => cleanup.run());

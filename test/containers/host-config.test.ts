@@ -10,13 +10,11 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { EffectRunner } from '../compare/effect-runner.js';
 import { EFFECTS } from '../compare/effects.js';
-import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineUnderTest } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
 import { mountsBelow } from '../support/leftovers.js';
-import { pullOk } from '../support/pulls.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -24,14 +22,9 @@ let image: string;
 let runner: EffectRunner;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
   const dir = mkdtempSync(join(tmpdir(), 'effects-'));
   cleanup.add(() => rm(dir, { recursive: true }));
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await pullOk(engine, image);
+  ({ engine, image } = await startEngineWithImage(cleanup));
   runner = new EffectRunner(engine, image, dir, '/v1.41');
   await runner.prepare();
 });

@@ -10,6 +10,7 @@ import { docker } from '../support/cli.js';
 import { call, callJson, open } from '../support/http.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from '../support/image-builder.js';
 import { Lives, TRAP, now, refused } from '../support/lives.js';
+import { startRegistry } from '../support/registry.js';
 import { waitFor } from '../support/wait.js';
 
 const lives = new Lives();
@@ -17,9 +18,11 @@ const lives = new Lives();
 describe('stop', () => {
   test('the signal comes from the request, the container or the image, else it is TERM', async () => {
     const stopping = buildImage({ layers: [buildLayer(busyboxEntries())], config: { StopSignal: 'SIGUSR1' } });
-    await pushImage(lives.registry.url, 'test/stopping', '1', stopping);
-    const reference = `${lives.registry.host}/test/stopping:1`;
+    const registry = await startRegistry();
+    const reference = `${registry.host}/test/stopping:1`;
+    await pushImage(registry.url, 'test/stopping', '1', stopping);
     await lives.ok('pull', '-q', reference);
+    await registry.stop();
     await lives.runTrapping('plain');
     await lives.runTrapping('own', '--stop-signal', 'USR1');
     await lives.ok('run', '-d', '--name', 'image', reference, 'sh', '-c', TRAP);

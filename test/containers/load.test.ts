@@ -11,7 +11,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createFront } from '../../src/http/front.js';
 import type { Listener } from '../../src/http/listener.js';
 import { route } from '../../src/http/route.js';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, dockerOk } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
@@ -21,6 +20,7 @@ import { startFaultyServer } from '../support/faulty-registry.js';
 import { processesOf } from '../support/leftovers.js';
 import { silentLog } from '../support/silent-log.js';
 import { waitFor } from '../support/wait.js';
+import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const MIB = 1024 * 1024;
 const cleanup = new Cleanup();
@@ -161,14 +161,10 @@ describe('more connections than there are parsers', () => {
 
 describe('a daemon', () => {
   let engine: Engine;
-  let registry: SeededRegistry;
 
   before(async () => {
-    registry = await startSeededRegistry();
-    cleanup.add(() => registry.stop());
-    engine = await Engine.start(engined());
+    engine = await Engine.start(await withImage(engined()));
     cleanup.add(() => engine.close());
-    await dockerOk(engine, ['pull', '-q', registry.reference]);
   });
 
   const residentBytes = (): number =>
@@ -222,8 +218,8 @@ describe('a daemon', () => {
 
   test('reads answer while shims are stopped, ten pulls hang and a prune runs', { timeout: 120_000 }, async () => {
     const ids = [
-      await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']),
-      await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']),
+      await dockerOk(engine, ['run', '-d', SEEDED_IMAGE, 'sleep', '1000']),
+      await dockerOk(engine, ['run', '-d', SEEDED_IMAGE, 'sleep', '1000']),
     ];
     const slow = await startFaultyServer();
     slow.intercept = () => true;

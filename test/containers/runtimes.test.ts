@@ -6,23 +6,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { dockerOk } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
-import { pullOk } from '../support/pulls.js';
+import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const cleanup = new Cleanup();
 let dir: string;
 let engine: Engine;
-let registry: SeededRegistry;
 
 before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'engined-runtimes-'));
   cleanup.add(() => rm(dir, { recursive: true, force: true }));
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
   // On PATH, not registered; it notes that it was called.
   await program('containerd-shim-noting-v1', 'containerd-shim-runc-v2');
   await program('noting-crun', 'crun');
@@ -38,7 +34,6 @@ before(async () => {
     '--no-new-privileges',
   );
   cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
 });
 after(() => cleanup.run());
 afterEach(() => rm(join(dir, 'calls'), { force: true }));
@@ -46,12 +41,14 @@ afterEach(() => rm(join(dir, 'calls'), { force: true }));
 /** crun refuses hosts that have control groups of both versions: it is not shown those of version 2. */
 const HIDE_UNIFIED = 'if [ -e /sys/fs/cgroup/unified ]; then umount -l /sys/fs/cgroup/unified; fi; exec "$@"';
 
-function start(...args: string[]): Promise<Engine> {
+async function start(...args: string[]): Promise<Engine> {
   const kind = engined({ args, env: { PATH: `${dir}:${process.env['PATH']}` } });
-  return Engine.start({
-    ...kind,
-    command: (...where) => ['unshare', '--mount', 'sh', '-c', HIDE_UNIFIED, 'sh', ...kind.command(...where)],
-  });
+  return Engine.start(
+    await withImage({
+      ...kind,
+      command: (...where) => ['unshare', '--mount', 'sh', '-c', HIDE_UNIFIED, 'sh', ...kind.command(...where)],
+    }),
+  );
 }
 
 async function program(name: string, does: string): Promise<void> {
@@ -76,7 +73,7 @@ async function live(runtime: string): Promise<void> {
     '64m',
     '--stop-timeout',
     '1',
-    registry.reference,
+    SEEDED_IMAGE,
     'sh',
     '-c',
     'echo begun; trap "exit 5" TERM; while :; do sleep 0.1; done',
@@ -101,7 +98,7 @@ async function live(runtime: string): Promise<void> {
 test('what the daemon sets for all containers is in force and shown; runtimes tell their features', async () => {
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
     json: {
-      Image: registry.reference,
+      Image: SEEDED_IMAGE,
       Cmd: ['sh', '-c', 'ulimit -n; ulimit -c'],
       HostConfig: { Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }] },
     },
@@ -181,7 +178,6 @@ test('a registered shim, the options of the reference shim, and arguments of a d
   const first = engine;
   try {
     engine = other;
-    await pullOk(engine, registry.reference);
     await writeFile(join(other.dir, 'daemon.json'), JSON.stringify({ runtimes }));
     await callJson(other.socketPath, 'POST', '/engine/config/reload');
     for (const [name, noted] of [
@@ -196,9 +192,7 @@ test('a registered shim, the options of the reference shim, and arguments of a d
       await rm(join(dir, 'calls'));
     }
     // It is given the form of path that it asks for; without systemd no more can be tried.
-    await assert.rejects(
-      dockerOk(engine, ['run', '--name', 'sliced', '--runtime', 'systemd', registry.reference, 'true']),
-    );
+    await assert.rejects(dockerOk(engine, ['run', '--name', 'sliced', '--runtime', 'systemd', SEEDED_IMAGE, 'true']));
     const id = await dockerOk(engine, ['inspect', '--format', '{{.Id}}', 'sliced']);
     assert.match(await calls(), /^telling .*--systemd-cgroup .*create/m);
     assert.ok((await calls()).includes(`"cgroupsPath":"system.slice:engine:${id}"`), await calls());
@@ -211,11 +205,11 @@ test('a registered shim, the options of the reference shim, and arguments of a d
 
 test('a name that nobody registered', async () => {
   await assert.rejects(
-    dockerOk(engine, ['create', '--runtime', 'nobody', registry.reference]),
+    dockerOk(engine, ['create', '--runtime', 'nobody', SEEDED_IMAGE]),
     /unknown or invalid runtime name: nobody/,
   );
   await assert.rejects(
-    dockerOk(engine, ['run', '--rm', '--runtime', 'io.example.missing.v1', registry.reference, 'true']),
+    dockerOk(engine, ['run', '--rm', '--runtime', 'io.example.missing.v1', SEEDED_IMAGE, 'true']),
     /io\.example\.missing\.v1/,
   );
 });

@@ -14,22 +14,12 @@ import { ELSEWHERE } from '../flag-effects/elsewhere.js';
 import { LONE } from '../flag-effects/lone.js';
 import { ONE, Scene, type Group } from '../flag-effects/scene.js';
 import { supervisor } from '../flag-effects/supervisor.js';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { pullOk } from '../support/pulls.js';
+import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const GROUPS: readonly Group[] = [containers, daemon, supervisor];
-
-const cleanup = new Cleanup();
-let registry: SeededRegistry;
-
-before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-});
-after(() => cleanup.run());
 
 for (const group of GROUPS) {
   describe(group.title, () => {
@@ -43,10 +33,9 @@ for (const group of GROUPS) {
       const { args = [], ...rest } = await group.setUp(dir, own);
       // The daemon would set a policy of the host when it switches forwarding on, and that would stay after the test.
       const kind = engined({ ...rest, args: ['--ip-forward-no-drop', ...args] });
-      const engine = await Engine.start(kind);
+      const engine = await Engine.start(await withImage(kind));
       own.add(() => engine.close());
-      await pullOk(engine, registry.reference);
-      scene = new Scene(engine, registry.reference, dir, kind.mark);
+      scene = new Scene(engine, SEEDED_IMAGE, dir, kind.mark);
       await scene.docker('run', '-d', '--name', ONE, '--stop-timeout', '1', scene.image, 'sleep', '6000');
     });
     after(() => own.run());

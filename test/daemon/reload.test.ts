@@ -9,7 +9,7 @@ import { Cleanup } from '../support/cleanup.js';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { publishImage, startFaultyServer } from '../support/faulty-registry.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
@@ -26,7 +26,7 @@ let engine: Engine;
 let registry: SeededRegistry;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(
+  ({ engine, registry } = await startEngineWithRegistry(
     cleanup,
     engined({ env: { HTTPS_PROXY: 'http://user:s3cret@127.0.0.1:9', NO_PROXY: '*' } }),
   ));

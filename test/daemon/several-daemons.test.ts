@@ -6,24 +6,20 @@ import { request } from 'node:http';
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import { promisify } from 'node:util';
+import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { dockerOk } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
 import { pullOk } from '../support/pulls.js';
 import { waitFor } from '../support/wait.js';
+import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const cleanup = new Cleanup();
-let registry: SeededRegistry;
 
-before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-});
 after(() => cleanup.run());
 
 interface Network {
@@ -39,20 +35,9 @@ test('three daemons side by side, one of which ends', async () => {
   try {
     // One after the other: the next one sees which subnets are taken, and what is there before it.
     for (let n = 0; n < 3; n++) {
-      const engine = await Engine.start(engined());
+      const engine = await Engine.start(await withImage(engined()));
       engines.push(engine);
-      await pullOk(engine, registry.reference);
-      await dockerOk(engine, [
-        'run',
-        '-d',
-        '--name',
-        'same-name',
-        '--stop-timeout',
-        '1',
-        registry.reference,
-        'sleep',
-        '600',
-      ]);
+      await dockerOk(engine, ['run', '-d', '--name', 'same-name', '--stop-timeout', '1', SEEDED_IMAGE, 'sleep', '600']);
     }
     const gateways = await Promise.all(engines.map(gatewayOf));
     assert.equal(new Set(gateways).size, 3);
@@ -65,7 +50,7 @@ test('three daemons side by side, one of which ends', async () => {
     await third.close();
     for (const [n, engine] of [first, second].entries()) {
       await reaches(engine, n);
-      assert.equal(await dockerOk(engine, ['run', '--rm', registry.reference, 'echo', 'still here']), 'still here');
+      assert.equal(await dockerOk(engine, ['run', '--rm', SEEDED_IMAGE, 'echo', 'still here']), 'still here');
     }
     await second.stop('SIGKILL');
     await reaches(first, 0);
@@ -159,6 +144,8 @@ test('data-root and the directory of temporary files may be symbolic links', asy
       engined({ args: ['--data-root', join(dir, 'data-link')], env: { ENGINE_TMPDIR: join(dir, 'tmp-link') } }),
     );
     try {
+      const registry = await startSeededRegistry();
+      cleanup.add(() => registry.stop());
       await pullOk(engine, registry.reference);
       assert.equal(await dockerOk(engine, ['run', '--name', 'one', registry.reference, 'echo', 'hello']), 'hello');
       assert.equal(await dockerOk(engine, ['info', '--format', '{{.DockerRootDir}}']), join(dir, 'data'));
@@ -193,10 +180,9 @@ test('data-root and the directory of temporary files may be symbolic links', asy
 });
 
 test('asked a third time, the daemon ends at once', async () => {
-  const engine = await Engine.start(engined());
+  const engine = await Engine.start(await withImage(engined()));
   try {
-    await pullOk(engine, registry.reference);
-    await dockerOk(engine, ['run', '-d', '--stop-timeout', '30', registry.reference, 'sleep', '600']);
+    await dockerOk(engine, ['run', '-d', '--stop-timeout', '30', SEEDED_IMAGE, 'sleep', '600']);
     const { pid } = engine;
     process.kill(pid, 'SIGTERM');
     await waitFor('the stop to begin', () => engine.log.includes('msg=stopping'));

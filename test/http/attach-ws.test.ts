@@ -1,7 +1,6 @@
 /** Attaching over a websocket, as dashboards do. Passes against the original too, but for what it lacks. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
@@ -12,10 +11,10 @@ import { WebSocketClient } from '../support/websocket-client.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
-let registry: SeededRegistry;
+let image: string;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup));
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 
@@ -24,7 +23,7 @@ async function container(command: readonly string[], options: object = {}): Prom
     engine.socketPath,
     'POST',
     '/containers/create',
-    { json: { Image: registry.reference, Cmd: command, ...options } },
+    { json: { Image: image, Cmd: command, ...options } },
     201,
   );
   return Id;

@@ -10,7 +10,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { connect, type ConnectionOptions } from 'node:tls';
-import { startSeededRegistry } from '../support/busybox-image.js';
 import { Authority, type Certificate, tlsFlags } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, dockerOk, type CliOptions } from '../support/cli.js';
@@ -19,6 +18,7 @@ import { engined } from '../support/engined.js';
 import { freePort } from '../support/free-port.js';
 import { callJson } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
+import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const MIB = 1024 * 1024;
 const cleanup = new Cleanup();
@@ -42,17 +42,16 @@ before(async () => {
   client = ca.issue('alice');
   files = { ca: join(dir, 'ca-now.pem'), cert: join(dir, 'cert-now.pem'), key: join(dir, 'key-now.pem') };
   install(ca, server);
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
+  image = SEEDED_IMAGE;
   port = await freePort();
   engine = await Engine.start(
-    engined({
-      args: ['-H', `tcp://127.0.0.1:${port}`, ...tlsFlags(files.ca, files)],
-    }),
+    await withImage(
+      engined({
+        args: ['-H', `tcp://127.0.0.1:${port}`, ...tlsFlags(files.ca, files)],
+      }),
+    ),
   );
   cleanup.add(() => engine.close());
-  await dockerOk(engine, ['pull', '-q', image]);
 });
 
 after(() => cleanup.run());

@@ -11,7 +11,7 @@ import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
 import { busyboxEntries, tarOf } from '../support/image-builder.js';
 
@@ -21,7 +21,7 @@ let engine: Engine;
 let registry: SeededRegistry;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup));
+  ({ engine, registry } = await startEngineWithRegistry(cleanup));
 });
 after(() => cleanup.run());
 

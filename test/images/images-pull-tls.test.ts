@@ -13,7 +13,7 @@ import { after, before, test } from 'node:test';
 import { isEngineError } from '../../src/errors/engine-error.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call } from '../support/http.js';
 import { buildImage, buildLayer } from '../support/image-builder.js';
@@ -190,7 +190,7 @@ test(
     await new Promise<void>((resolve) => plain.listen(0, address, resolve));
     const cleanup = new Cleanup();
     try {
-      const { engine, image: known } = await startEngineWithImage(cleanup, engined());
+      const { engine, image: known } = await startEngineWithRegistry(cleanup, engined());
       for (const registry of [host, `${address}:${(plain.address() as AddressInfo).port}`]) {
         await dockerOk(engine, ['tag', known, `${registry}/app`]);
         const login = { username: 'u', password: 'p', serveraddress: registry };

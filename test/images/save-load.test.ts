@@ -13,7 +13,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { dockerd, whyNoDockerd } from '../support/dockerd.js';
 import { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
 import { archiveOf, beginLoad, load, ociLayout, oldArchive } from '../support/image-archives.js';
@@ -37,7 +37,7 @@ let dir: string;
 before(async () => {
   dir = mkdtempSync(join(tmpdir(), 'save-load-'));
   cleanup.add(async () => rmSync(dir, { recursive: true, force: true }));
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
+  ({ engine, registry } = await startEngineWithRegistry(cleanup, engined()));
 });
 after(() => cleanup.run());
 

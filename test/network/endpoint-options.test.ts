@@ -1,13 +1,12 @@
 /** Options of single endpoints: names and kernel parameters of their links, further addresses. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
-import { Engine } from '../support/engine.js';
+import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
-import { pullOk } from '../support/pulls.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 
 const SYSCTLS = 'com.docker.network.endpoint.sysctls';
 const NAME = 'com.docker.network.endpoint.ifname';
@@ -16,12 +15,7 @@ let engine: Engine;
 let image: string;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
-  await pullOk(engine, image);
+  ({ engine, image } = await startEngineWithImage(cleanup, engined()));
   await dockerOk(engine, ['network', 'create', '--subnet', '10.215.1.0/24', 'front']);
   await dockerOk(engine, ['network', 'create', '--subnet', '10.215.2.0/24', 'back']);
 });

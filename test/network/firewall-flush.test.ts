@@ -8,7 +8,6 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { startEchoServer } from '../support/echo-server.js';
@@ -16,8 +15,8 @@ import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { endProcess, startInside } from '../support/host-networks.js';
 import { openOutside, type Outside } from '../support/outside.js';
-import { pullOk } from '../support/pulls.js';
 import { waitFor } from '../support/wait.js';
+import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const HOST = '10.217.9.1';
 const OUTSIDE = '10.217.9.2';
@@ -35,13 +34,10 @@ const OPERATORS_RULES =
 
 const directory = mkdtempSync(join(tmpdir(), 'flush-'));
 const cleanup = new Cleanup();
-let registry: SeededRegistry;
 let outside: Outside;
 
 before(async () => {
   cleanup.add(async () => rmSync(directory, { recursive: true }));
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
   outside = openOutside(directory, { here: [`${HOST}/24`], there: [`${OUTSIDE}/24`] });
   cleanup.add(async () => outside.remove());
 });
@@ -129,14 +125,15 @@ for (const [backEnd, proxy] of [
         .replaceAll(/\[\d+:\d+\]/g, '');
     const backendArgs = backEnd === 'nftables' ? ['--firewall-backend=nftables'] : [];
     const engine = await Engine.start(
-      engined({
-        args: [`--userland-proxy=${proxy}`, ...backendArgs],
-        env: { PATH: `${commands}:${process.env['PATH'] ?? ''}` },
-      }),
+      await withImage(
+        engined({
+          args: [`--userland-proxy=${proxy}`, ...backendArgs],
+          env: { PATH: `${commands}:${process.env['PATH'] ?? ''}` },
+        }),
+      ),
     );
     cleanup.add(() => engine.discard());
-    await pullOk(engine, registry.reference);
-    const id = await dockerOk(engine, ['run', '-d', '-p', `${PORT}:80`, registry.reference, 'sleep', '600']);
+    const id = await dockerOk(engine, ['run', '-d', '-p', `${PORT}:80`, SEEDED_IMAGE, 'sleep', '600']);
     const stop = await startEchoServer(join(engine.dir, 'exec', 'netns', id), [80], []);
     const traffic = startTraffic();
     const answers = (since: number): Promise<unknown> =>

@@ -4,7 +4,6 @@ import { execFileSync } from 'node:child_process';
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
@@ -13,11 +12,11 @@ import { call, callJson } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
-let registry: SeededRegistry;
+let image: string;
 let engine: Engine;
 
 before(async () => {
-  ({ registry, engine } = await startEngineWithImage(cleanup));
+  ({ engine, image } = await startEngineWithImage(cleanup));
   await dockerOk(engine, ['network', 'create', '--subnet', '10.214.1.0/24', 'front']);
   await dockerOk(engine, ['network', 'create', '--subnet', '10.214.2.0/24', 'back']);
   await dockerOk(engine, ['network', 'create', '--subnet', '10.214.3.0/24', '--internal', 'inner']);
@@ -25,7 +24,7 @@ before(async () => {
 after(() => cleanup.run());
 
 const run = (name: string, ...options: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['run', '-d', '--name', name, ...options, registry.reference, 'sleep', '600']);
+  dockerOk(engine, ['run', '-d', '--name', name, ...options, image, 'sleep', '600']);
 const inside = (name: string, ...command: readonly string[]): Promise<string> =>
   dockerOk(engine, ['exec', name, ...command]);
 
@@ -45,7 +44,7 @@ async function greeting(port: number): Promise<string> {
 
 test('a start on a network that is gone says what failed, and is not found', async () => {
   await dockerOk(engine, ['network', 'create', 'gone']);
-  await dockerOk(engine, ['create', '--name', 'lost', '--network', 'gone', registry.reference, 'true']);
+  await dockerOk(engine, ['create', '--name', 'lost', '--network', 'gone', image, 'true']);
   await dockerOk(engine, ['network', 'rm', 'gone']);
   const reply = await call(engine.socketPath, 'POST', '/containers/lost/start');
   const message = 'failed to set up container networking: network gone not found';
@@ -156,7 +155,7 @@ test(
 );
 
 test('a container that does not run keeps what it will be connected to', async () => {
-  await dockerOk(engine, ['create', '--name', 'later', '--network', 'front', registry.reference, 'sleep', '600']);
+  await dockerOk(engine, ['create', '--name', 'later', '--network', 'front', image, 'sleep', '600']);
   await dockerOk(engine, ['network', 'connect', '--alias', 'soon', 'back', 'later']);
   await dockerOk(engine, ['network', 'disconnect', 'front', 'later']);
   await dockerOk(engine, ['start', 'later']);
@@ -233,7 +232,7 @@ test('what cannot be is refused in the words that clients know, and leaves nothi
 
 test('a container without networks joins none at its start, whatever it was connected to', async () => {
   const json = {
-    Image: registry.reference,
+    Image: image,
     Cmd: ['sleep', '600'],
     NetworkDisabled: true,
     HostConfig: { NetworkMode: 'front' },

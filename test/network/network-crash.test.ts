@@ -6,7 +6,6 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { listNetns } from '../../src/sys/process/netns.js';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
@@ -14,9 +13,9 @@ import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { runInside } from '../support/host-networks.js';
 import { call, callJson } from '../support/http.js';
-import { pullOk } from '../support/pulls.js';
 import { testedRules } from '../support/tested-backend.js';
 import { waitFor } from '../support/wait.js';
+import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 /** Half of them on the default bridge, half on a user network. ENGINE_NETWORK_STARTS=200 takes some minutes. */
 const STARTS = Number(process.env['ENGINE_NETWORK_STARTS'] ?? 18);
@@ -25,15 +24,11 @@ const KILLS_AT = [0, STARTS / 6, STARTS / 2] as const;
 
 const cleanup = new Cleanup();
 const bridge = `engk${randomBytes(3).toString('hex')}`;
-let registry: SeededRegistry;
 let engine: Engine;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined({ args: ['--bridge', bridge, '--live-restore'] }));
+  engine = await Engine.start(await withImage(engined({ args: ['--bridge', bridge, '--live-restore'] })));
   cleanup.add(() => engine.discard());
-  await pullOk(engine, registry.reference);
 });
 after(() => cleanup.run());
 
@@ -98,7 +93,7 @@ test(
       Array.from({ length: STARTS }, (_, index) =>
         callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
           json: {
-            Image: registry.reference,
+            Image: SEEDED_IMAGE,
             Cmd: ['sleep', '6000'],
             ExposedPorts: { '80/tcp': {} },
             HostConfig: { PublishAllPorts: true, NetworkMode: index % 2 === 0 ? 'user' : 'bridge' },
@@ -154,17 +149,7 @@ test(
 );
 
 test('a network being joined or left when the daemon dies is joined or not; the way out is there', async () => {
-  const id = await dockerOk(engine, [
-    'run',
-    '-d',
-    '--name',
-    'joining',
-    '-p',
-    '80',
-    registry.reference,
-    'sleep',
-    '6000',
-  ]);
+  const id = await dockerOk(engine, ['run', '-d', '--name', 'joining', '-p', '80', SEEDED_IMAGE, 'sleep', '6000']);
   const netns = join(engine.dir, 'exec', 'netns', id);
   await dockerOk(engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engkjoin', 'joined']);
   const isConnected = async (): Promise<boolean> =>

@@ -3,15 +3,14 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk, type CliResult } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineUnderTest } from '../support/engined.js';
 import { call } from '../support/http.js';
 import { IpamPluginServer } from '../support/ipam-plugin.js';
 import { NetworkPluginServer } from '../support/network-plugin.js';
 import { waitFor } from '../support/wait.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
 const cleanup = new Cleanup();
@@ -22,18 +21,13 @@ let net: NetworkPluginServer;
 let ipam: IpamPluginServer;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
+  ({ engine, image } = await startEngineWithImage(cleanup));
   net = new NetworkPluginServer(`net-${MARK}`);
   ipam = new IpamPluginServer(`ipam-${MARK}`, { RequiresMACAddress: true });
   for (const plugin of [net, ipam]) {
     await plugin.start();
     cleanup.add(() => plugin.stop());
   }
-  image = registry.reference;
-  await ok('pull', '-q', image);
 });
 beforeEach(() => {
   for (const plugin of [net, ipam]) plugin.take();

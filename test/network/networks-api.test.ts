@@ -2,18 +2,17 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { docker, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
 
 const cleanup = new Cleanup();
-let registry: SeededRegistry;
+let image: string;
 let engine: Engine;
 
 before(async () => {
-  ({ registry, engine } = await startEngineWithImage(cleanup));
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 
@@ -42,26 +41,14 @@ test('containers of a network find each other by name, also after the daemon was
     'db',
     '--ip',
     '10.213.77.9',
-    registry.reference,
+    image,
     'sleep',
     '600',
   ]);
   const lookups = async (): Promise<void> => {
     for (const name of ['server', 'db', 'server.back'])
       assert.match(
-        await dockerOk(engine, [
-          'run',
-          '--rm',
-          '--network',
-          'back',
-          registry.reference,
-          'ping',
-          '-c',
-          '1',
-          '-w',
-          '3',
-          name,
-        ]),
+        await dockerOk(engine, ['run', '--rm', '--network', 'back', image, 'ping', '-c', '1', '-w', '3', name]),
         /10\.213\.77\.9/,
       );
   };
@@ -139,7 +126,7 @@ test('every filter of the list', async () => {
 
 test('containers in the list for clients before 1.28; a MAC address is shown before there is one', async () => {
   await dockerOk(engine, ['network', 'create', 'seen']);
-  const id = await dockerOk(engine, ['create', '--name', 'shy', registry.reference, 'sleep', '600']);
+  const id = await dockerOk(engine, ['create', '--name', 'shy', image, 'sleep', '600']);
   assert.equal(
     (
       await call(engine.socketPath, 'POST', '/networks/seen/connect', {
@@ -174,7 +161,7 @@ test('containers in the list for clients before 1.28; a MAC address is shown bef
 test('networks that nobody uses are pruned', async () => {
   for (const name of ['unused', 'kept', 'used'])
     await dockerOk(engine, ['network', 'create', '--label', `name=${name}`, name]);
-  await dockerOk(engine, ['create', '--name', 'user', '--network', 'used', registry.reference, 'true']);
+  await dockerOk(engine, ['create', '--name', 'user', '--network', 'used', image, 'true']);
   const filters = encodeURIComponent(JSON.stringify({ 'label!': ['name=kept'] }));
   assert.deepEqual(await callJson(engine.socketPath, 'POST', `/networks/prune?filters=${filters}`), {
     NetworksDeleted: ['unused'],

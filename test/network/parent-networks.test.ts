@@ -5,35 +5,29 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineUnderTest } from '../support/engined.js';
 import { runInside } from '../support/host-networks.js';
 import { openOutside, type Outside } from '../support/outside.js';
-import { pullOk } from '../support/pulls.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'parent-'));
 const cleanup = new Cleanup();
-let registry: SeededRegistry;
+let image: string;
 let engine: Engine;
 let lan: Outside;
 
 before(async () => {
   cleanup.add(async () => rmSync(directory, { recursive: true }));
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
   lan = openOutside(directory, { here: [], there: ['10.215.0.1/24', '2001:db8:215::1/64', '10.215.1.1/24'] });
   cleanup.add(async () => lan.remove());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.discard());
-  await pullOk(engine, registry.reference);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 
 const run = (name: string, ...options: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['run', '-d', '--name', name, ...options, registry.reference, 'sleep', '600']);
+  dockerOk(engine, ['run', '-d', '--name', name, ...options, image, 'sleep', '600']);
 const inside = (name: string, ...command: readonly string[]): Promise<string> =>
   dockerOk(engine, ['exec', name, ...command]);
 
@@ -73,8 +67,7 @@ test('macvlan: containers are on the link of the host with addresses, names and 
   assert.equal(await dockerOk(engine, ['inspect', '-f', '{{len .NetworkSettings.Ports}}', 'two']), '0');
   assert.equal(await dockerOk(engine, ['ps', '--filter', 'name=two', '--format', '{{.Ports}}']), '');
   assert.match(
-    (await docker(engine, ['run', '--rm', '--network', 'lan', '--ip', '10.215.0.40', registry.reference, 'true']))
-      .stderr,
+    (await docker(engine, ['run', '--rm', '--network', 'lan', '--ip', '10.215.0.40', image, 'true'])).stderr,
     /Address already in use/,
   );
   if (engine.name === 'engined') {
@@ -137,17 +130,7 @@ test('what the kernel has no links for is said, and nothing is left', async () =
       'isolated',
     ]);
     if (made.status === 0) {
-      await dockerOk(engine, [
-        'run',
-        '--rm',
-        '--network',
-        'isolated',
-        registry.reference,
-        'ip',
-        'addr',
-        'show',
-        'eth0',
-      ]);
+      await dockerOk(engine, ['run', '--rm', '--network', 'isolated', image, 'ip', 'addr', 'show', 'eth0']);
       await dockerOk(engine, ['network', 'rm', 'isolated']);
     } else assert.match(made.stderr, /operation not supported/);
     assert.equal(execFileSync('ip', ['-o', 'link'], { encoding: 'utf8' }), links);
@@ -171,7 +154,7 @@ test('ipvlan: containers share the MAC address of the link; in layer 3 they leav
   ]);
   const first =
     made.status === 0
-      ? await docker(engine, ['run', '-d', '--name', 'l3', '--network', 'routed', registry.reference, 'sleep', '600'])
+      ? await docker(engine, ['run', '-d', '--name', 'l3', '--network', 'routed', image, 'sleep', '600'])
       : made;
   if (first.status !== 0) {
     assert.match(first.stderr, /operation not supported/);

@@ -9,18 +9,17 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { dockerd } from '../support/dockerd.js';
 import { askEcho, startEchoServer, type Protocol } from '../support/echo-server.js';
-import { Engine } from '../support/engine.js';
-import { engined } from '../support/engined.js';
+import type { Engine } from '../support/engine.js';
+import { engined, isTestingDockerd } from '../support/engined.js';
 import { endProcess, startInside } from '../support/host-networks.js';
 import { openOutside, type Outside } from '../support/outside.js';
-import { pullOk } from '../support/pulls.js';
 import { arrivingPort } from '../support/sctp.js';
 import { waitFor } from '../support/wait.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 
 const HOST = { 4: '10.216.9.1', 6: '2001:db8:216:9::1' } as const;
 const OUTSIDE = { 4: '10.216.9.2', 6: '2001:db8:216:9::2' } as const;
@@ -31,15 +30,13 @@ const BRIDGES = {
 
 const directory = mkdtempSync(join(tmpdir(), 'ports-'));
 const cleanup = new Cleanup();
-let registry: SeededRegistry;
+let image: string;
 let outside: Outside;
 
 before(async () => {
   // Else the daemon switches it on and, as it should, leaves a policy that refuses what no rule lets through.
   writeFileSync('/proc/sys/net/ipv6/conf/all/forwarding', '1');
   cleanup.add(async () => rmSync(directory, { recursive: true }));
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
   outside = openOutside(directory, {
     here: [`${HOST[4]}/24`, `${HOST[6]}/64`],
     there: [`${OUTSIDE[4]}/24`, `${OUTSIDE[6]}/64`],
@@ -57,12 +54,12 @@ async function start(proxy: boolean): Promise<Engine> {
     '--fixed-cidr-v6',
     '2001:db8:216::/64',
   ];
-  const isPeer = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
-  const engine = await Engine.start(
-    isPeer ? dockerd({ args: [...args, '--experimental', '--ip6tables'] }) : engined({ args }),
+  const started = await startEngineWithImage(
+    cleanup,
+    isTestingDockerd() ? dockerd({ args: [...args, '--experimental', '--ip6tables'] }) : engined({ args }),
   );
-  cleanup.add(() => engine.discard());
-  await pullOk(engine, registry.reference);
+  image = started.image;
+  const { engine } = started;
   await dockerOk(engine, [
     'network',
     'create',
@@ -101,18 +98,7 @@ interface Peer {
 }
 
 async function run(engine: Engine, name: string, network: string, ...options: readonly string[]): Promise<Peer> {
-  await dockerOk(engine, [
-    'run',
-    '-d',
-    '--name',
-    name,
-    '--network',
-    network,
-    ...options,
-    registry.reference,
-    'sleep',
-    '600',
-  ]);
+  await dockerOk(engine, ['run', '-d', '--name', name, '--network', network, ...options, image, 'sleep', '600']);
   const [netns = '', v4 = '', v6 = ''] = (
     await dockerOk(engine, [
       'inspect',

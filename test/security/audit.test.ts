@@ -5,7 +5,6 @@ import { chmod, chown, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
@@ -32,11 +31,11 @@ interface Line {
 
 const cleanup = new Cleanup();
 let engine: Engine;
-let registry: SeededRegistry;
+let image: string;
 let mark = 0;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(
+  ({ engine, image } = await startEngineWithImage(
     cleanup,
     engined({ args: ['--log-format', 'json'], file: { features: { audit: true } } }),
   ));
@@ -63,13 +62,10 @@ async function lines(count: number): Promise<Line[]> {
 
 test('each call that changes something leaves one line, reads leave none', async () => {
   const [pulled] = await lines(1);
-  assert.deepEqual(
-    [pulled?.path, pulled?.query, pulled?.status],
-    ['/images/create', { fromImage: registry.reference }, 200],
-  );
+  assert.deepEqual([pulled?.path, pulled?.query, pulled?.status], ['/images/create', { fromImage: image }, 200]);
   await call(engine.socketPath, 'GET', '/containers/json');
   await call(engine.socketPath, 'HEAD', '/_ping');
-  await dockerOk(engine, ['run', '--name', 'audited', registry.reference, 'true']);
+  await dockerOk(engine, ['run', '--name', 'audited', image, 'true']);
   await dockerOk(engine, ['rm', 'audited']);
   const found = await lines(5);
   const calls = found.map(({ method, path, status, result }) => [
@@ -98,7 +94,7 @@ test('each call that changes something leaves one line, reads leave none', async
 test('a refused, a failed and an abandoned call are told apart', async () => {
   await call(engine.socketPath, 'POST', '/containers/absent/start');
   await call(engine.socketPath, 'POST', '/containers/absent/resize?h=x&w=1');
-  const id = await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']);
+  const id = await dockerOk(engine, ['run', '-d', image, 'sleep', '1000']);
   await lines(4);
   const connection = await RawConnection.open(engine.socketPath);
   connection.write(`POST /containers/${id}/stop?t=30 HTTP/1.1\r\nHost: x\r\n\r\n`);

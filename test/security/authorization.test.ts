@@ -5,7 +5,6 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { AuthorizationPlugin, type Behaviour } from '../support/authorization-plugin.js';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, docker, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
@@ -18,12 +17,12 @@ import { waitFor } from '../support/wait.js';
 const MIB = 1024 * 1024;
 const cleanup = new Cleanup();
 let engine: Engine;
-let registry: SeededRegistry;
+let image: string;
 let plugin: AuthorizationPlugin;
 let second: AuthorizationPlugin;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
+  ({ engine, image } = await startEngineWithImage(cleanup, engined()));
   plugin = await AuthorizationPlugin.start(join(engine.dir, 'first.sock'));
   cleanup.add(() => plugin.stop());
   second = await AuthorizationPlugin.start(join(engine.dir, 'second.sock'));
@@ -54,7 +53,7 @@ const create = (body: unknown, headers: Record<string, string> = {}) =>
   call(engine.socketPath, 'POST', '/v1.41/containers/create', { json: body, headers });
 test('a plugin is asked about the request and about its reply, in the fields of the protocol', async () => {
   await plugin.set({});
-  const body = { Image: registry.reference, Cmd: ['true'] };
+  const body = { Image: image, Cmd: ['true'] };
   const reply = await create(body, { 'X-Registry-Auth': 'c2VjcmV0', 'X-Custom': 'seen' });
   assert.equal(reply.status, 201);
   const [requested, replied, ...rest] = await plugin.questions();
@@ -87,18 +86,9 @@ test('requests are denied by path, by method and by body, and have no effect', a
   const images = await call(engine.socketPath, 'GET', '/images/json');
   assert.deepEqual([images.status, images.text], [403, plugin.denial]);
   assert.equal(images.headers['content-type'], 'application/json');
-  assert.equal(
-    (await create({ Image: registry.reference, HostConfig: { Privileged: true } }, { 'X-N': '1' })).text,
-    plugin.denial,
-  );
+  assert.equal((await create({ Image: image, HostConfig: { Privileged: true } }, { 'X-N': '1' })).text, plugin.denial);
   const name = 'kept-by-denial';
-  await callJson(
-    engine.socketPath,
-    'POST',
-    `/containers/create?name=${name}`,
-    { json: { Image: registry.reference } },
-    201,
-  );
+  await callJson(engine.socketPath, 'POST', `/containers/create?name=${name}`, { json: { Image: image } }, 201);
   assert.equal((await call(engine.socketPath, 'DELETE', `/containers/${name}`)).status, 403);
   assert.equal((await call(engine.socketPath, 'GET', `/containers/${name}/json`)).status, 200);
   const cli = await docker(engine, ['rm', name]);
@@ -118,7 +108,7 @@ test('replies are denied, whole ones and streams, before any of them is sent', a
   assert.equal((await call(engine.socketPath, 'GET', '/version')).status, 200);
   const absent = await call(engine.socketPath, 'GET', '/containers/absent/json');
   assert.deepEqual([absent.status, absent.text], [403, plugin.denial]);
-  const id = (await dockerOk(engine, ['run', '-d', registry.reference, 'sh', '-c', 'echo secret; sleep 1000'])).trim();
+  const id = (await dockerOk(engine, ['run', '-d', image, 'sh', '-c', 'echo secret; sleep 1000'])).trim();
   const logs = await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1`);
   assert.deepEqual([logs.status, logs.text], [403, plugin.denial]);
   const connection = await RawConnection.open(engine.socketPath);
@@ -135,8 +125,8 @@ test('replies are denied, whole ones and streams, before any of them is sent', a
 
 test('streams and hijacked connections work when they are allowed', async () => {
   await plugin.set({});
-  assert.equal(await dockerOk(engine, ['run', '--rm', registry.reference, 'echo', 'through']), 'through');
-  const id = (await dockerOk(engine, ['run', '-d', registry.reference, 'sh', '-c', 'echo one; sleep 1000'])).trim();
+  assert.equal(await dockerOk(engine, ['run', '--rm', image, 'echo', 'through']), 'through');
+  const id = (await dockerOk(engine, ['run', '-d', image, 'sh', '-c', 'echo one; sleep 1000'])).trim();
   const session = new CliSession(engine, ['exec', '-i', id, 'cat']);
   session.write('typed\n');
   await waitFor('the echo', () => session.stdout === 'typed\n');
@@ -158,7 +148,7 @@ test('streams and hijacked connections work when they are allowed', async () => 
 });
 
 test('the body that a handler gets is the one that was shown, however it is framed', async () => {
-  const body = JSON.stringify({ Image: registry.reference, HostConfig: { Privileged: true } });
+  const body = JSON.stringify({ Image: image, HostConfig: { Privileged: true } });
   const head = 'POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n';
   const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
   const framings: Readonly<Record<string, string>> = {
@@ -195,7 +185,7 @@ test('the body that a handler gets is the one that was shown, however it is fram
 
 test('a body that is too large to be shown is refused before a plugin is asked', async () => {
   await plugin.set({});
-  const body = JSON.stringify({ Image: registry.reference, Labels: { padding: 'x'.repeat(5 * MIB) } });
+  const body = JSON.stringify({ Image: image, Labels: { padding: 'x'.repeat(5 * MIB) } });
   const head = 'POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n';
   const requests = [
     `${head}Content-Length: ${body.length}\r\n\r\n${body}`,
@@ -249,7 +239,7 @@ test('an archive is not shown, its request is', async () => {
 test('files are copied in and out when that is allowed', async () => {
   await plugin.set({});
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
-    json: { Image: registry.reference },
+    json: { Image: image },
   });
   const path = `/containers/${Id}/archive?path=/`;
   const content = Buffer.alloc(3 * MIB, 'copied ');

@@ -5,7 +5,7 @@ import { after, afterEach, before, describe, test } from 'node:test';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, RawConnection, type CallOptions } from '../support/http.js';
 import { buildImage, buildLayer, generatedLayer, type BuiltImage } from '../support/image-builder.js';
@@ -19,7 +19,7 @@ let registry: SeededRegistry;
 
 before(async () => {
   // The pauses between attempts grow by seconds: one attempt is enough to see a failure.
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ args: ['--max-download-attempts', '1'] })));
+  ({ engine, registry } = await startEngineWithRegistry(cleanup, engined({ args: ['--max-download-attempts', '1'] })));
 });
 
 after(() => cleanup.run());

@@ -6,13 +6,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { startUp } from '../../src/config/start-up.js';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, RawConnection } from '../support/http.js';
-import { pullOk } from '../support/pulls.js';
+import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const READ_ONLY = ['GET /_ping', 'GET /version', 'GET /info', 'GET /events', 'GET /containers/*', 'GET /images/json'];
 
@@ -21,7 +20,6 @@ let dir = '';
 let readOnly = '';
 let nothing = '';
 let engine: Engine;
-let registry: SeededRegistry;
 let container = '';
 
 before(async () => {
@@ -29,16 +27,13 @@ before(async () => {
   cleanup.add(() => rm(dir, { recursive: true }));
   readOnly = join(dir, 'read-only.sock');
   nothing = join(dir, 'nothing.sock');
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
   const sockets = [
     { host: `unix://${readOnly}`, group: '12346', allow: READ_ONLY },
     { host: `unix://${nothing}`, allow: [] },
   ];
-  engine = await Engine.start(engined({ file: { sockets } }));
+  engine = await Engine.start(await withImage(engined({ file: { sockets } })));
   cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
-  container = await dockerOk(engine, ['run', '-d', '--name', 'watched', registry.reference, 'sleep', '1000']);
+  container = await dockerOk(engine, ['run', '-d', '--name', 'watched', SEEDED_IMAGE, 'sleep', '1000']);
   cleanup.add(async () => void (await dockerOk(engine, ['rm', '-f', 'watched'])));
 });
 after(() => cleanup.run());

@@ -8,7 +8,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
@@ -30,7 +30,7 @@ let registry: SeededRegistry;
 let dataRoot: string;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
+  ({ engine, registry } = await startEngineWithRegistry(cleanup, engined()));
   dataRoot = join(engine.dir, 'data');
 });
 after(() => cleanup.run());

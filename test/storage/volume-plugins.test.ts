@@ -2,14 +2,13 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
-import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk, type CliResult } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineUnderTest } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
 import { VolumePluginServer } from '../support/volume-plugin.js';
 import { waitFor } from '../support/wait.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
 const cleanup = new Cleanup();
@@ -19,15 +18,10 @@ let image: string;
 let plugin: VolumePluginServer;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
+  ({ engine, image } = await startEngineWithImage(cleanup));
   plugin = new VolumePluginServer(NAME, 'global');
   await plugin.start();
   cleanup.add(() => plugin.discard());
-  image = registry.reference;
-  await ok('pull', '-q', image);
 });
 after(() => cleanup.run());
 

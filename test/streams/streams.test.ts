@@ -5,7 +5,6 @@ import { connect, type Socket } from 'node:net';
 import { Agent, request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, dockerOk } from '../support/cli.js';
 import {
@@ -28,11 +27,11 @@ const MIB = 1024 * 1024;
 
 const cleanup = new Cleanup();
 let engine: Engine;
-let registry: SeededRegistry;
+let image: string;
 let port = 0;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ args: ['--host', 'tcp://127.0.0.1:0'] })));
+  ({ engine, image } = await startEngineWithImage(cleanup, engined({ args: ['--host', 'tcp://127.0.0.1:0'] })));
   port = await engine.tcpPort();
 });
 after(() => cleanup.run());
@@ -42,7 +41,7 @@ async function container(command: readonly string[], options: object = {}): Prom
     engine.socketPath,
     'POST',
     '/containers/create',
-    { json: { Image: registry.reference, Cmd: command, ...options } },
+    { json: { Image: image, Cmd: command, ...options } },
     201,
   );
   await call(engine.socketPath, 'POST', `/containers/${Id}/start`);

@@ -6,13 +6,12 @@ import { connect as connectPlain, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { startSeededRegistry } from './busybox-image.js';
 import { Authority, tlsFlags } from './certificates.js';
 import type { Cleanup } from './cleanup.js';
 import { Engine } from './engine.js';
 import { engined } from './engined.js';
 import { callJson } from './http.js';
-import { pullOk } from './pulls.js';
+import { SEEDED_IMAGE, withImage } from './seed.js';
 
 export interface Door {
   readonly name: 'unix' | 'tcp' | 'tls';
@@ -29,16 +28,15 @@ export interface Door {
 export async function openDoors(cleanup: Cleanup): Promise<readonly Door[]> {
   const dir = await mkdtemp(join(tmpdir(), 'doors-'));
   cleanup.add(() => rm(dir, { recursive: true }));
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  const image = registry.reference;
+  const image = SEEDED_IMAGE;
   const start = async (args: readonly string[]): Promise<{ engine: Engine; port: number }> => {
     // Two daemons at a time that share a firewall would each find the other's rules left behind.
     const engine = await Engine.start(
-      engined({ args: ['--host', 'tcp://127.0.0.1:0', '--iptables=false', '--ip6tables=false', ...args] }),
+      await withImage(
+        engined({ args: ['--host', 'tcp://127.0.0.1:0', '--iptables=false', '--ip6tables=false', ...args] }),
+      ),
     );
     cleanup.add(() => engine.close());
-    await pullOk(engine, image);
     return { engine, port: await engine.tcpPort() };
   };
   const ca = new Authority(dir, 'ca');

@@ -1,25 +1,38 @@
-/** Most test files work with this: an engine that has pulled the image of a registry of its own. */
+/** Most test files work with this: an engine that has an image. */
 import { startSeededRegistry, type SeededRegistry } from './busybox-image.js';
 import type { Cleanup } from './cleanup.js';
-import { Engine, type EngineKind } from './engine.js';
-import { startEngineUnderTest } from './engined.js';
+import { Engine } from './engine.js';
+import { kindUnderTest } from './engined.js';
 import { pullOk } from './pulls.js';
+import { SEEDED_IMAGE, withImage } from './seed.js';
 
 export interface EngineWithImage {
   readonly engine: Engine;
-  readonly registry: SeededRegistry;
   /** The reference by which the engine knows the image. */
   readonly image: string;
 }
 
+export interface EngineWithRegistry extends EngineWithImage {
+  /** Where it pulled the image from. */
+  readonly registry: SeededRegistry;
+}
+
 /**
- * Starts both, with the engine that the environment asks for unless `kind` says which; `cleanup` ends them and checks
- * that nothing is left.
+ * Starts the engine that the environment asks for unless `kind` says which; `cleanup` ends it and checks that nothing is
+ * left.
  */
-export async function startEngineWithImage(cleanup: Cleanup, kind?: EngineKind): Promise<EngineWithImage> {
+export async function startEngineWithImage(cleanup: Cleanup, kind = kindUnderTest()): Promise<EngineWithImage> {
+  if (kind.name === 'dockerd') return startEngineWithRegistry(cleanup, kind);
+  const engine = await Engine.start(await withImage(kind));
+  cleanup.add(() => engine.close());
+  return { engine, image: SEEDED_IMAGE };
+}
+
+/** Does the same for tests that need the registry, too, or what a pull leaves: digests, layers, progress. */
+export async function startEngineWithRegistry(cleanup: Cleanup, kind = kindUnderTest()): Promise<EngineWithRegistry> {
   const registry = await startSeededRegistry();
   cleanup.add(() => registry.stop());
-  const engine = await (kind === undefined ? startEngineUnderTest() : Engine.start(kind));
+  const engine = await Engine.start(kind);
   cleanup.add(() => engine.close());
   await pullOk(engine, registry.reference);
   return { engine, registry, image: registry.reference };

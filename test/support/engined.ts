@@ -57,6 +57,14 @@ export function engined(options: EnginedOptions = {}): EngineKind {
 }
 
 /** The engine that the environment asks for: tests of compatibility must also pass against the original. */
+export function kindUnderTest(): EngineKind {
+  return isTestingDockerd() ? dockerd() : engined();
+}
+
+export function isTestingDockerd(): boolean {
+  return process.env['ENGINE_UNDER_TEST'] === 'dockerd';
+}
+
 export function startEngineUnderTest(): Promise<Engine> {
-  return Engine.start(process.env['ENGINE_UNDER_TEST'] === 'dockerd' ? dockerd() : engined());
+  return Engine.start(kindUnderTest());
 }

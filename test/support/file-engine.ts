@@ -22,10 +22,6 @@ export class FileEngine {
     return this.#running.engine;
   }
 
-  get registry(): EngineWithImage['registry'] {
-    return this.#running.registry;
-  }
-
   get image(): string {
     return this.#running.image;
   }

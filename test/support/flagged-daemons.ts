@@ -1,11 +1,10 @@
 /** Daemons with network flags, and the scene in which tests look at what the flags do. */
 import { randomBytes } from 'node:crypto';
-import { after, before } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './busybox-image.js';
 import { dockerOk } from './cli.js';
+import { removeContainers } from './container-removal.js';
 import { Engine } from './engine.js';
 import { engined } from './engined.js';
-import { pullOk } from './pulls.js';
+import { SEEDED_IMAGE, withImage } from './seed.js';
 
 /** Those of the daemon's flags that are about networks. */
 const NETWORK_FLAGS = [
@@ -56,15 +55,7 @@ export class Scene {
 
 /** Daemons of a test file, each with flags of its own, and a note of the flags that were tried. */
 export class FlaggedDaemons {
-  #registry!: SeededRegistry;
   readonly #tried = new Set<string>();
-
-  constructor() {
-    before(async () => {
-      this.#registry = await startSeededRegistry();
-    });
-    after(() => this.#registry.stop());
-  }
 
   /** Those of the flags about networks that no test has started a daemon with. */
   get untried(): readonly string[] {
@@ -75,14 +66,11 @@ export class FlaggedDaemons {
   async with(args: readonly string[], body: (scene: Scene) => Promise<void>): Promise<void> {
     for (const flag of args) if (flag.startsWith('--')) this.#tried.add(flag.replace(/^--|=.*$/g, ''));
     const bridge = `engf${randomBytes(3).toString('hex')}`;
-    const engine = await Engine.start(
-      engined({ args: [...(args.includes('--bridge') ? [] : ['--bridge', bridge]), ...args] }),
-    );
+    const kind = engined({ args: [...(args.includes('--bridge') ? [] : ['--bridge', bridge]), ...args] });
+    const engine = await Engine.start(await withImage(kind));
     try {
-      await pullOk(engine, this.#registry.reference);
-      await body(new Scene(engine, bridge, this.#registry.reference));
-      for (const id of (await dockerOk(engine, ['ps', '-aq'])).split('\n').filter(Boolean))
-        await dockerOk(engine, ['rm', '-f', id]);
+      await body(new Scene(engine, bridge, SEEDED_IMAGE));
+      await removeContainers(engine);
       await engine.close();
     } finally {
       await engine.discard();
