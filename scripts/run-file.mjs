@@ -1,6 +1,6 @@
 /**
- * node scripts/run-file.mjs CONCURRENCY FILE...: runs compiled test files in this sandbox, each in a process of its own,
- * and reports as test-report.mjs says.
+ * node scripts/run-file.mjs CONCURRENCY FILE...: runs compiled test files in this sandbox, each in a process of its
+ * own, and reports as test-report.mjs says.
  */
 import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';

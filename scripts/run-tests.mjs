@@ -93,7 +93,7 @@ async function runAll() {
   const queue = longestFirst([...named, ...testFiles('test')]);
   const results = new Map();
   const unitRun = units.length > 0 ? runFiles(units, 2).then((result) => results.set(units, result)) : undefined;
-  // What each file would otherwise do at the same time.
+  // Each file would do it otherwise, all at the same time.
   if (queue.length > 0) await makeSeed();
   const width = availableParallelism() * FILES_PER_PROCESSOR;
   const workers = Array.from({ length: width }, () => work(queue, results));

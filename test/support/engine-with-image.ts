@@ -18,8 +18,8 @@ export interface EngineWithRegistry extends EngineWithImage {
 }
 
 /**
- * Starts the engine that the environment asks for unless `kind` says which; `cleanup` ends it and checks that nothing is
- * left.
+ * Starts the engine that the environment asks for unless `kind` says which; `cleanup` ends it and checks that nothing
+ * is left.
  */
 export async function startEngineWithImage(cleanup: Cleanup, kind = kindUnderTest()): Promise<EngineWithImage> {
   if (kind.name === 'dockerd') return startEngineWithRegistry(cleanup, kind);
