@@ -197,7 +197,7 @@ test('a container without a network of its own has no network counters', async (
 });
 
 test('a stream has a reading a second, each with the one before it', async () => {
-  await ok('run', '-d', '--name', 'web', image, 'sh', '-c', BUSY);
+  await ok('run', '-d', '--name', 'web', '--cpus', '0.3', image, 'sh', '-c', BUSY);
   const [first, second, third] = await follow('web', 3);
   assert.ok(first && second && third);
   assert.equal(first.preread, NEVER);
@@ -246,7 +246,7 @@ test('a stopped container answers with zeros, and a stream of it waits for the n
 });
 
 test('docker stats shows what is used', async () => {
-  await ok('run', '-d', '--name', 'web', '--memory', '64m', image, 'sh', '-c', BUSY);
+  await ok('run', '-d', '--name', 'web', '--cpus', '0.3', '--memory', '64m', image, 'sh', '-c', BUSY);
   const [name, cpu, memory, pids] = (
     await ok('stats', '--no-stream', '--format', '{{.Name}} {{.CPUPerc}} {{.MemUsage}} {{.PIDs}}')
   )
