@@ -13,6 +13,7 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, RawConnection, type Reply } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
+import { withImage } from '../support/seed.js';
 
 interface ExecInspection {
   readonly ID: string;
@@ -342,9 +343,8 @@ test('an init process that is not installed is said to be missing', async (t) =>
     for (const name of await readdir(dir))
       if (!/^(docker-init|tini.*)$/.test(name)) await symlink(join(dir, name), join(path, name)).catch(() => undefined);
   }
-  const bare = await Engine.start(engined({ env: { PATH: path } }));
+  const bare = await Engine.start(await withImage(engined({ env: { PATH: path } })));
   try {
-    await dockerOk(bare, ['pull', '-q', image]);
     const { status, stderr } = await docker(bare, ['run', '--rm', '--init', image, 'true']);
     assert.equal(status, 127);
     assert.match(stderr, /"docker-init": executable file not found in \$PATH/);

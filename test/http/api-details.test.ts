@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, RawConnection } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
@@ -18,7 +18,7 @@ let engine: Engine;
 let image: string;
 
 before(async () => {
-  ({ engine, image } = await startEngineWithImage(cleanup, engined({ args: ['--experimental'] })));
+  ({ engine, image } = await startEngineWithRegistry(cleanup, engined({ args: ['--experimental'] })));
   cleanup.add(() => dockerOk(engine, ['rm', '-f', 'web']));
   await dockerOk(engine, ['run', '-d', '--name', 'web', '--network', 'none', image, 'sleep', '100000']);
 });

@@ -4,7 +4,7 @@ import { after, afterEach, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
 
 const cleanup = new Cleanup();
@@ -12,7 +12,7 @@ let image: string;
 let engine: Engine;
 
 before(async () => {
-  ({ engine, image } = await startEngineWithImage(cleanup));
+  ({ engine, image } = await startEngineWithRegistry(cleanup));
   await callJson(engine.socketPath, 'POST', '/networks/create', { json: { Name: 'own' } });
 });
 

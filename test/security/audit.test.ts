@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, RawConnection } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
@@ -35,7 +35,7 @@ let image: string;
 let mark = 0;
 
 before(async () => {
-  ({ engine, image } = await startEngineWithImage(
+  ({ engine, image } = await startEngineWithRegistry(
     cleanup,
     engined({ args: ['--log-format', 'json'], file: { features: { audit: true } } }),
   ));

@@ -9,7 +9,7 @@ import { Reserve } from '../../src/sys/files/reserve.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { Engine, type EngineKind } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, type Reply } from '../support/http.js';
 import { SmallDisk } from '../support/small-disk.js';
@@ -28,7 +28,7 @@ let image: string;
 
 before(async () => {
   disk = SmallDisk.make(cleanup, 64);
-  ({ engine, image } = await startEngineWithImage(
+  ({ engine, image } = await startEngineWithRegistry(
     cleanup,
     engined({ args: ['--data-root', join(disk.path, 'data'), '--ip-forward-no-drop'] }),
   ));

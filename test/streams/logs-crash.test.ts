@@ -14,6 +14,7 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { streamReceiver } from '../support/log-receivers.js';
 import { waitFor } from '../support/wait.js';
+import { withImage } from '../support/seed.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -86,9 +87,9 @@ test('a default log driver that serves no container ends the start; the local co
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
-  const other = await Engine.start(engined({ args: ['--log-opt', 'max-size=1m', '--log-opt', 'cache-max-size=2m'] }));
+  const kind = engined({ args: ['--log-opt', 'max-size=1m', '--log-opt', 'cache-max-size=2m'] });
+  const other = await Engine.start(await withImage(kind));
   try {
-    await dockerOk(other, ['pull', '-q', image]);
     const config = async (...flags: readonly string[]): Promise<unknown> =>
       JSON.parse(
         await dockerOk(other, [
