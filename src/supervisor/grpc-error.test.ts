@@ -45,7 +45,7 @@ test('a shim that has gone is no failure of the runtime, and a command cannot lo
   ]) {
     const error = fromGrpc(serviceError(Status.UNKNOWN, `${text}: unknown`), 'Start');
     assert.deepEqual([error.kind, error.message], ['internal', `the shim does not answer: ${text}`]);
-    assert.deepEqual(error.details, { method: 'Start', grpcCode: 2 });
+    assert.deepEqual(error.details, { method: 'Start', grpcCode: 2, shimLost: true });
   }
   const named = 'OCI runtime exec failed: exec failed: "dial unix ": executable file not found in $PATH';
   const error = fromGrpc(serviceError(Status.UNKNOWN, named), 'Start');

@@ -40,7 +40,7 @@ const classSuffix = /: (?:unknown|not found|already exists|failed precondition|u
 /**
  * The EngineError for a failed call. The text is containerd's or the runtime's own, without the class that containerd
  * appends. `details.runtimeError` is true when the runtime (shim or runc) failed, not when the shim could
- * not be asked. `details.grpcCode` is the status.
+ * not be asked, for which `details.shimLost` is true. `details.grpcCode` is the status.
  */
 export function fromGrpc(error: unknown, method: string): EngineError {
   if (!isServiceError(error)) return internal(`${method}: ${messageOf(error)}`, { cause: error });
@@ -52,7 +52,12 @@ export function fromGrpc(error: unknown, method: string): EngineError {
   const silent = isShimLost ? 'shim' : kind === 'unavailable' ? 'supervisor' : undefined;
   return new EngineError(kind, silent === undefined ? text : `the ${silent} does not answer: ${text}`, {
     cause: error,
-    details: { method, grpcCode: error.code, ...(isRuntimeError && { runtimeError: true }) },
+    details: {
+      method,
+      grpcCode: error.code,
+      ...(isRuntimeError && { runtimeError: true }),
+      ...(isShimLost && { shimLost: true }),
+    },
   });
 }
 
@@ -64,6 +69,11 @@ function tellsOfLostShim(text: string): boolean {
 /** Tells whether the connection broke during a call: then nobody knows how far containerd came with it. */
 export function isBrokenOff(error: unknown): boolean {
   return isEngineError(error, 'unavailable') && error.details?.['grpcCode'] === Status.UNAVAILABLE;
+}
+
+/** Tells whether containerd could not reach the shim of the task, which has ended or will be ended by containerd. */
+export function isShimLost(error: unknown): boolean {
+  return isEngineError(error) && error.details['shimLost'] === true;
 }
 
 function isServiceError(error: unknown): error is ServiceError {

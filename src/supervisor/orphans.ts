@@ -66,6 +66,11 @@ export function shimSockets({ socket, namespace }: ShimRealm, id: string): strin
   return [task, join(task, 'debug')].map((path) => join(SHIM_SOCKETS, createHash('sha256').update(path).digest('hex')));
 }
 
+/** Tells whether the runtime keeps a container, because nobody told it that the container has ended. */
+export function hasState({ runcRoot, namespace }: Realm, id: string): boolean {
+  return existsSync(join(runcRoot, namespace, id));
+}
+
 /** Removes the sockets of a task's shim, which must have ended: a killed shim leaves them. */
 export async function removeShimSockets(realm: Realm, id: string): Promise<void> {
   await Promise.all(shimSockets(realm, id).map((path) => rm(path, { force: true })));

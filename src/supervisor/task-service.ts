@@ -2,22 +2,23 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import type { CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService, TaskStatus } from '../ports/supervisor.js';
+import type { CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService } from '../ports/supervisor.js';
 import { CgroupMoves } from '../sys/process/cgroup-moves.js';
 import { packOci } from './any.js';
 import { deferred, type Deferred } from './deferred.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import { ExitWatch, type ProcessRef } from './exit-watch.js';
-import { isBrokenOff } from './grpc-error.js';
+import { isBrokenOff, isShimLost } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import type { HeardExits } from './heard-exits.js';
 import { decodeMetrics, hadOomKill, type CgroupMetrics } from './metrics.js';
-import { removeOrphans, removeShimSockets, type Realm } from './orphans.js';
+import { hasState, removeOrphans, removeShimSockets, type Realm } from './orphans.js';
 import { Containers } from './proto/gen/containers_pb.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { packRuntimeOptions } from './runtime-options.js';
+import { taskInfo } from './task-info.js';
 
 const READ = { timeoutMs: 10_000 };
 const SIGKILL = 9;
@@ -28,15 +29,6 @@ const SHIM_QUESTIONS = 30;
 const OOM_TIMEOUT_MS = 1_000;
 // After SIGKILL; should the exit not come, the deletion is only slower.
 const EXIT_TIMEOUT_MS = 1_000;
-
-const statuses: Record<Status, TaskStatus> = {
-  [Status.UNKNOWN]: 'unknown',
-  [Status.CREATED]: 'created',
-  [Status.RUNNING]: 'running',
-  [Status.STOPPED]: 'stopped',
-  [Status.PAUSED]: 'paused',
-  [Status.PAUSING]: 'pausing',
-};
 
 export interface TaskServiceOptions {
   readonly connection: GrpcConnection;
@@ -107,7 +99,7 @@ export class ContainerdTasks implements TaskService {
 
   async kill(id: string, signal: number, options: { all?: boolean; execId?: string } = {}): Promise<void> {
     const { all = false, execId = '' } = options;
-    await this.#tasks.kill({ containerId: id, execId, signal, all });
+    await this.#orEnded(id, this.#tasks.kill({ containerId: id, execId, signal, all }));
   }
 
   async pause(id: string): Promise<void> {
@@ -128,10 +120,11 @@ export class ContainerdTasks implements TaskService {
 
   exec(id: string, execId: string, { process, stdio }: ExecProcess): Promise<{ pid: number }> {
     return this.#cgroupMoves.during(async () => {
-      await this.#tasks.exec({ containerId: id, execId, spec: packOci('Process', process), ...stdio });
+      const spec = packOci('Process', process);
+      await this.#orEnded(id, this.#tasks.exec({ containerId: id, execId, spec, ...stdio }));
       this.#exits.add({ id, execId });
       try {
-        const { pid } = await this.#tasks.start({ containerId: id, execId });
+        const { pid } = await this.#orEnded(id, this.#tasks.start({ containerId: id, execId }));
         return { pid };
       } catch (error) {
         this.#exits.remove({ id, execId });
@@ -159,12 +152,13 @@ export class ContainerdTasks implements TaskService {
     try {
       await this.#delete(id);
     } catch (error) {
-      if (!isBrokenOff(error)) throw error;
+      // When containerd has found no shim, it has forgotten the task all the same.
+      if (!isBrokenOff(error) && !isShimLost(error)) throw error;
       await this.#delete(id, { isBroken: true });
     }
   }
 
-  /** @param isBroken says that containerd died over this task, and may have forgotten it. */
+  /** @param isBroken says that containerd or the shim died over this task, which containerd may have forgotten. */
   async #delete(id: string, { isBroken = false } = {}): Promise<void> {
     await this.#endUnstarted(id);
     // containerd would let the container go first, and its task could then be reached by nobody.
@@ -330,10 +324,11 @@ export class ContainerdTasks implements TaskService {
 
   /**
    * Removes what is left of a task that containerd does not know. A shim that was started in vain answers nobody; only
-   * where containerd died there can be one, so that other deletions need not look at all processes.
+   * where containerd died, or did not clean up after a shim, there can be one, so that other deletions need not look at
+   * all processes.
    */
   async #removeForgotten(id: string, isBroken: boolean): Promise<void> {
-    if (!isBroken) return removeShimSockets(this.#realm, id);
+    if (!isBroken && !hasState(this.#realm, id)) return removeShimSockets(this.#realm, id);
     const found = await removeOrphans(this.#realm, (other) => other === id);
     await removeShimSockets(this.#realm, id);
     if (found.length > 0) this.#logger.info({ id }, 'removed what containerd had forgotten of a task');
@@ -363,22 +358,28 @@ export class ContainerdTasks implements TaskService {
     return found;
   }
 
+  /**
+   * Awaits a call to the shim of a task. When somebody has killed the shim, containerd kills the task as soon as it has
+   * noticed that, and reports its exit: until then, the task has ended for all callers.
+   */
+  async #orEnded<T>(id: string, call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      if (!isShimLost(error)) throw error;
+      const hasEnded = await this.#find({ id, execId: '' }).then(
+        (task) => task === undefined || task.status === Status.STOPPED,
+        () => false,
+      );
+      if (!hasEnded) throw error;
+      throw notFound(`the shim of task ${id} has ended`, { cause: error });
+    }
+  }
+
   async #find({ id, execId }: ProcessRef): Promise<Process | undefined> {
     const answer = await unlessNotFound(this.#tasks.get({ containerId: id, execId }, READ));
     return answer?.process ?? this.#heard.get({ id, execId });
   }
-}
-
-function taskInfo(process: Process): TaskInfo {
-  const { id, pid, stdin, stdout, stderr, terminal } = process;
-  const status = statuses[process.status];
-  return {
-    id,
-    pid,
-    status,
-    ...(status === 'stopped' && { exit: exitStatus(process.exitStatus, process.exitedAt) }),
-    stdio: { stdin, stdout, stderr, terminal },
-  };
 }
 
 async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined> {

@@ -2,13 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { conflict, type EngineError, invalid, notFound } from '../../errors/engine-error.js';
+import { conflict, type EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import { AttachHub } from '../../logs/attach/attach-hub.js';
 import type { ExitStatus, ProcessStdio, TaskService } from '../../ports/supervisor.js';
 import type { Logger } from '../../ports/logger.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { StdioFactory } from '../container/deps.js';
 import type { PauseGate } from '../container/life/pause-gate.js';
+import { notRunning } from '../container/life/ended-task.js';
 import { execError } from '../container/life/start-error.js';
 import { SIGKILL } from '../../text/signals.js';
 import type { Collection, CollectionEvent } from '../kit/collection.js';
@@ -326,7 +327,11 @@ export class ExecDirectory {
       const { pid } = await this.deps.pauseGate.start(record.containerId, () => {
         requireRunning(this.deps.container(container.id) ?? container, container.id);
         signal.throwIfAborted();
-        const executing = tasks.exec(record.containerId, record.id, { process, stdio: opened.paths });
+        const executing = tasks
+          .exec(record.containerId, record.id, { process, stdio: opened.paths })
+          .catch((error: unknown) => {
+            throw isEngineError(error, 'not-found') ? notRunning(record.containerId) : error;
+          });
         // A process that runs although its start was given up is ended.
         executing.then(
           () => signal.aborted && this.#kill(record),

@@ -1,0 +1,184 @@
+/**
+ * Commands to a container whose shim was killed just before: containerd cannot reach it any more and needs some time to
+ * notice that and to kill the container. Each command must act as on a container that has ended. SHIM_DEATHS=20 makes
+ * so many rounds of each command and delay.
+ */
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Cleanup } from '../support/cleanup.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { engined } from '../support/engined.js';
+import type { Engine } from '../support/engine.js';
+import { call, callJson } from '../support/http.js';
+import { processesOf } from '../support/leftovers.js';
+import { waitFor } from '../support/wait.js';
+
+const ROUNDS = Number(process.env['SHIM_DEATHS'] ?? 1);
+/** The command comes so long after the death of the shim. containerd notices it within some 50 ms. */
+const DELAYS_MS = [0, 5, 40];
+
+const cleanup = new Cleanup();
+let engine: Engine;
+let image: string;
+
+before(async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'failing-'));
+  cleanup.add(async () => rmSync(dir, { recursive: true }));
+  const failing = join(dir, 'failing');
+  writeFileSync(failing, '#!/bin/sh\ncase " $* " in *" delete "*) exit 1;; esac\nexec runc "$@"\n', { mode: 0o755 });
+  const args = ['--add-runtime', `failing=${failing}`];
+  ({ engine, image } = await startEngineWithImage(cleanup, engined({ args })));
+});
+after(() => cleanup.run());
+
+interface Inspected {
+  readonly State: { readonly Status: string; readonly Pid: number; readonly ExitCode: number };
+}
+
+const inspect = ({ id }: { id: string }): Promise<Inspected> =>
+  callJson<Inspected>(engine.socketPath, 'GET', `/containers/${id}/json`);
+
+/** A container's run, and what it has on the machine. */
+interface Run {
+  readonly id: string;
+  readonly pid: number;
+  readonly cgroups: readonly string[];
+}
+
+async function start(runtime = 'runc'): Promise<Run> {
+  const HostConfig = { NetworkMode: 'none', Runtime: runtime };
+  const json = { Image: image, Cmd: ['sleep', '1000'], HostConfig };
+  const { Id: id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json }, 201);
+  await callJson(engine.socketPath, 'POST', `/containers/${id}/start`, {}, 204);
+  const { Pid: pid } = (await inspect({ id })).State;
+  return { id, pid, cgroups: cgroupsOf(pid) };
+}
+
+/** The directories of a process's control groups. */
+function cgroupsOf(pid: number): string[] {
+  const root = '/sys/fs/cgroup';
+  const paths = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => line.split(':').slice(2).join(':'));
+  const unique = [...new Set(paths)].filter((path) => path !== '/');
+  return [root, ...readdirSync(root).map((name) => join(root, name))]
+    .flatMap((dir) => unique.map((path) => join(dir, path)))
+    .filter((path) => existsSync(path));
+}
+
+function killShim(id: string): void {
+  const shims = processesOf(engine.dir).filter(
+    ({ command }) => /^\S*containerd-shim-/.test(command) && command.includes(id),
+  );
+  assert.equal(shims.length, 1);
+  for (const { pid } of shims) process.kill(pid, 'SIGKILL');
+}
+
+/** Kills the shim of a new container, and then sends the request about it. */
+async function afterDeath(
+  method: string,
+  path: string,
+  delayMs: number,
+): Promise<{ container: Run; status: number; text: string }> {
+  const container = await start();
+  assert.ok(container.cgroups.length > 0);
+  killShim(container.id);
+  if (delayMs > 0) await sleep(delayMs);
+  const { status, text } = await call(engine.socketPath, method, path.replace('ID', container.id));
+  return { container, status, text };
+}
+
+/** Waits until nothing is left of a run: no process, control group or state of the runtime. */
+async function gone({ id, pid, cgroups }: Run): Promise<void> {
+  const paths = [`/proc/${pid}`, ...cgroups, join(engine.dir, 'exec', 'runtime-runc', 'engine', id)];
+  const left = (): string[] => [
+    ...paths.filter((path) => existsSync(path)),
+    ...processesOf(engine.dir).flatMap(({ command }) => (command.includes(id) ? [command] : [])),
+  ];
+  await waitFor(
+    () => `the end of ${left().join(', ')}`,
+    () => left().length === 0,
+  );
+}
+
+const remove = async (id: string): Promise<void> => {
+  await callJson(engine.socketPath, 'DELETE', `/containers/${id}`, {}, 204);
+};
+
+async function each(act: (delayMs: number) => Promise<void>): Promise<void> {
+  const wrong: string[] = [];
+  for (let round = 0; round < ROUNDS; round += 1)
+    for (const delayMs of DELAYS_MS)
+      await act(delayMs).catch((error: unknown) => wrong.push(`after ${delayMs} ms: ${String(error)}`));
+  assert.deepEqual(wrong, []);
+}
+
+test('a forced removal succeeds and leaves nothing', () =>
+  each(async (delayMs) => {
+    const { container, status, text } = await afterDeath('DELETE', '/containers/ID?force=true', delayMs);
+    assert.equal(status, 204, text);
+    assert.equal((await call(engine.socketPath, 'GET', `/containers/${container.id}/json`)).status, 404);
+    await gone(container);
+  }));
+
+for (const [name, path, statuses] of [
+  ['stop', '/containers/ID/stop?t=1', [204, 304]],
+  ['SIGKILL', '/containers/ID/kill', [204, 409]],
+  ['SIGTERM', '/containers/ID/kill?signal=TERM', [204, 409]],
+  ['restart', '/containers/ID/restart?t=1', [204]],
+] as const)
+  test(`${name} acts as on a container that has ended`, () =>
+    each(async (delayMs) => {
+      const { container, status, text } = await afterDeath('POST', path, delayMs);
+      assert.ok((statuses as readonly number[]).includes(status), `${status} ${text}`);
+      if (name === 'restart') {
+        const { State } = await inspect(container);
+        assert.equal(State.Status, 'running');
+        assert.notEqual(State.Pid, container.pid);
+        await callJson(engine.socketPath, 'POST', `/containers/${container.id}/kill`, {}, 204);
+      }
+      await waitFor('the exit', async () => (await inspect(container)).State.Status === 'exited');
+      assert.equal((await inspect(container)).State.ExitCode, 137);
+      await gone(container);
+      await callJson(engine.socketPath, 'POST', `/containers/${container.id}/start`, {}, 204);
+      await callJson(engine.socketPath, 'POST', `/containers/${container.id}/kill`, {}, 204);
+      await remove(container.id);
+    }));
+
+test('an exec is refused as on a container that has ended', () =>
+  each(async (delayMs) => {
+    const container = await start();
+    const { Id } = await callJson<{ Id: string }>(
+      engine.socketPath,
+      'POST',
+      `/containers/${container.id}/exec`,
+      { json: { Cmd: ['true'] } },
+      201,
+    );
+    killShim(container.id);
+    if (delayMs > 0) await sleep(delayMs);
+    const reply = await call(engine.socketPath, 'POST', `/exec/${Id}/start`, { json: { Detach: true } });
+    assert.equal(reply.status, 409, reply.text);
+    await waitFor('the exit', async () => (await inspect(container)).State.Status === 'exited');
+    await remove(container.id);
+    await gone(container);
+  }));
+
+test('where containerd cannot kill the container, its removal does', async () => {
+  const container = await start('failing');
+  killShim(container.id);
+  await callJson(engine.socketPath, 'DELETE', `/containers/${container.id}?force=true`, {}, 204);
+  await gone(container);
+});
+
+test('no release of such a container has failed', () => {
+  assert.deepEqual(
+    engine.log.split('\n').filter((line) => /releasing a stopped container|removing a container/.test(line)),
+    [],
+  );
+});
