@@ -3,7 +3,7 @@ import { internal } from '../errors/engine-error.js';
 import type { FirewallBackend, InheritedRule } from './firewall-backend.js';
 import type { Ruleset } from './firewall-rules.js';
 import { enableForwarding, isForwarding } from './forwarding.js';
-import { nftChains, PORTS_CHAIN, tableName } from './nftables-rules.js';
+import { nftChains, PORTS_CHAIN, RuleComments, tableName } from './nftables-rules.js';
 import { identity, tableRemoval, tableScript, type NftTable } from './nftables-script.js';
 import { applyNftScript, readTable } from './nftables.js';
 import type { Family } from './subnet.js';
@@ -13,6 +13,7 @@ const PUBLISHED = /\b(tcp|udp|sctp) dport (\d+) /;
 export class NftablesBackend implements FirewallBackend {
   /** The kernel has these tables, as far as the daemon knows. */
   readonly #known = new Map<Family, NftTable>();
+  readonly #comments = { 4: new RuleComments(), 6: new RuleComments() } as const;
   readonly #table: string;
 
   /** `tag`: part of the table's name that belongs to the daemon. */
@@ -40,7 +41,7 @@ export class NftablesBackend implements FirewallBackend {
   }
 
   async write(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Promise<boolean> {
-    const chains = nftChains(ruleset, family).map((chain) =>
+    const chains = nftChains(ruleset, family, this.#comments[family]).map((chain) =>
       chain.name === PORTS_CHAIN
         ? { ...chain, rules: distinct([...inherited.map(({ text }) => text), ...chain.rules]) }
         : chain,

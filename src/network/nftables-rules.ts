@@ -35,9 +35,38 @@ export function tableName(tag: string): string {
   return `engine-bridges-${tag.replaceAll(/[^A-Za-z0-9.-]/g, (each) => `_${each.charCodeAt(0).toString(16)}`)}`;
 }
 
+/**
+ * Adds the comments to rules. A digest takes some microseconds, and every change writes all rules anew, of which there
+ * may be thousands: so those of the change before are kept.
+ */
+export class RuleComments {
+  #before: ReadonlyMap<string, string> = new Map();
+  #now = new Map<string, string>();
+
+  /** Begins a change: comments that the change before has not asked for are forgotten. */
+  begin(): void {
+    this.#before = this.#now;
+    this.#now = new Map();
+  }
+
+  /** Returns a rule with its comment. */
+  add(rule: string): string {
+    const known = this.#now.get(rule) ?? this.#before.get(rule) ?? commented(rule);
+    this.#now.set(rule, known);
+    return known;
+  }
+}
+
+function commented(rule: string): string {
+  return `${rule} comment "engine-${createHash('sha256').update(rule).digest('hex').slice(0, 24)}"`;
+}
+
 /** Returns our chains and their contents for one family. */
-export function nftChains(ruleset: Ruleset, family: Family): NftChain[] {
+export function nftChains(ruleset: Ruleset, family: Family, comments = new RuleComments()): NftChain[] {
+  comments.begin();
   const { in: into, out, host, ports, masks } = rulesOf(ruleset, family);
+  // A rule that is there twice is written once.
+  const identified = (rules: readonly string[]): string[] => [...new Set(rules)].map((rule) => comments.add(rule));
   const texts = (rules: readonly Rule[]): string[] => identified(rules.map((rule) => ruleText(rule, family)));
   const toPorts = `fib daddr type local jump ${PORTS_CHAIN}`;
   const notLoopback = family === 4 ? 'ip daddr != 127.0.0.0/8 ' : 'ip6 daddr != ::1 ';
@@ -53,13 +82,6 @@ export function nftChains(ruleset: Ruleset, family: Family): NftChain[] {
     },
     { name: 'postrouting', hook: 'type nat hook postrouting priority 100', rules: texts(masks) },
   ];
-}
-
-/** Adds the comments, and leaves out what is there twice. */
-function identified(rules: readonly string[]): string[] {
-  return [...new Set(rules)].map(
-    (rule) => `${rule} comment "engine-${createHash('sha256').update(rule).digest('hex').slice(0, 24)}"`,
-  );
 }
 
 const FLOWS = {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Ruleset } from './firewall-rules.js';
 import { bridgeNameProblem } from './bridge-name.js';
-import { nftChains, tableName } from './nftables-rules.js';
+import { nftChains, RuleComments, tableName } from './nftables-rules.js';
 import { identity, parseTable, tableScript, type NftTable } from './nftables-script.js';
 
 const modes = { 4: 'nat', 6: 'nat' } as const;
@@ -69,6 +69,12 @@ test('rules of bridges and ports in the words of nft', () => {
     plain(4, 'input', { userlandProxy: false })?.[0],
     'ip daddr 127.0.0.0/8 iifname "e1" ct state != { established, related } drop',
   );
+});
+
+test('comments that are kept from one change to the next are those that would be made anew', () => {
+  const comments = new RuleComments();
+  for (const ports of [ruleset.ports, [], ruleset.ports, ruleset.ports.map((port) => ({ ...port, hostPort: 9 }))])
+    assert.deepEqual(nftChains({ ...ruleset, ports }, 4, comments), nftChains({ ...ruleset, ports }, 4));
 });
 
 test('names of bridges that would mean something else in rules and paths, and names of tables', () => {
