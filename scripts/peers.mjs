@@ -1,8 +1,8 @@
 /**
  * node scripts/peers.mjs [VERSION]: fetches the programs of others that tests and benches use beside ours. They are not
- * installed, as an installation would start a daemon. The docker CLI of today, which Debian has in its development
- * suite only, is unpacked. dockerd gets a root directory of the Debian release that has it, with the containerd, runc
- * and iptables of that release. Plain Node.
+ * installed, as an installation would start a daemon. The docker CLI and compose of today, which Debian has in its
+ * development suite only, are unpacked. dockerd gets a root directory of the Debian release that has it, with the
+ * containerd, runc and iptables of that release. Plain Node.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -76,9 +76,10 @@ function downloadFromSuite(suite, name, directory) {
     run('apt-get', ['-qq', ...options, ...action], { cwd: directory });
 }
 
-/** The unmodified docker CLI. Tests run the same one everywhere, whatever is on PATH. */
+/** The unmodified docker CLI and its plugin compose. Tests run the same ones everywhere, whatever is on PATH. */
 function ensureCli() {
-  unpack('docker-cli', (directory) => downloadFromSuite(CLI_SUITE, 'docker-cli', directory));
+  for (const name of ['docker-cli', 'docker-compose'])
+    unpack(name, (directory) => downloadFromSuite(CLI_SUITE, name, directory));
 }
 
 /** A root directory with dockerd in it. test/support/dockerd.ts runs it there. */

@@ -1,6 +1,6 @@
 /**
  * Runs Debian's dockerd, the peer of compatibility tests and of the bench, in a root directory of the release that has
- * it; and the docker CLI, an unpacked package.
+ * it; and the docker CLI with its plugin compose, unpacked packages.
  */
 import { accessSync, constants, mkdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,6 +15,7 @@ const CACHE = fileURLToPath(new URL('../../../node_modules/.cache/', import.meta
 const PEER_ROOT = join(CACHE, `dockerd-${process.env['ENGINE_PEER'] ?? '28.5'}`);
 const ENTER_ROOT = fileURLToPath(new URL('../../../scripts/enter-root.sh', import.meta.url));
 const CLI = join(CACHE, 'docker-cli/usr/bin/docker');
+const COMPOSE_PLUGINS = join(CACHE, 'docker-compose/usr/libexec/docker/cli-plugins');
 
 function isExecutable(path: string): boolean {
   try {
@@ -29,6 +30,11 @@ function isExecutable(path: string): boolean {
 export function dockerCli(): string {
   if (!isExecutable(CLI)) throw new Error('there is no docker CLI: run node scripts/peers.mjs');
   return CLI;
+}
+
+/** The directory with `docker compose`, for `cliPluginsExtraDirs`; undefined where scripts/peers.mjs did not run. */
+export function composePlugins(): string | undefined {
+  return isExecutable(join(COMPOSE_PLUGINS, 'docker-compose')) ? COMPOSE_PLUGINS : undefined;
 }
 
 /** Why tests that compare with dockerd cannot run here; false when they can. */
