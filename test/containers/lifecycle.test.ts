@@ -161,7 +161,11 @@ describe('pause', () => {
       409,
       /is paused, unpause the container before exec/,
     );
-    await refused(call(lives.engine.socketPath, 'DELETE', '/containers/web'), 409, /paused/);
+    await refused(
+      call(lives.engine.socketPath, 'DELETE', '/containers/web'),
+      409,
+      /^cannot remove container "web": container is paused and must be unpaused first$/,
+    );
     assert.equal(
       await lives
         .ok('ps', '--filter', 'status=paused', '--format', '{{.Names}} {{.Status}}')
@@ -179,6 +183,7 @@ describe('pause', () => {
     await lives.ok('rm', '-f', 'web');
     await lives.ok('create', '--name', 'idle', lives.image);
     await refused(lives.post('/containers/idle/pause'), 409, /is not running/);
+    await refused(lives.post('/containers/idle/unpause'), 500, /^Container [0-9a-f]{64} is not paused$/);
   });
 });
 

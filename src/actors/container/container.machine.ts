@@ -45,7 +45,7 @@ const STARTABLE = {
   'container.start': { target: 'starting', actions: 'noteStarter' },
   'container.restart': { target: 'starting', actions: 'noteRestarter' },
   'container.pause': { actions: 'refuseNotRunning' },
-  'container.unpause': { actions: 'refuseNotRunning' },
+  'container.unpause': { actions: 'refuseNotPaused' },
 } as const;
 
 /** These handlers belong to states in which the container is removed, or should have been. */

@@ -31,7 +31,7 @@ export function stillUp({ name, state }: ContainerRecord): EngineError {
     state.status === 'paused'
       ? 'paused and must be unpaused first'
       : `${state.status}: stop the container before removing or force remove`;
-  return conflict(`cannot remove container "${name}": container is ${is}`);
+  return conflict(`cannot remove container "${name.slice(1)}": container is ${is}`);
 }
 
 export function removalUnderWay(record: ContainerRecord): EngineError {
