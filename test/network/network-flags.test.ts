@@ -7,9 +7,10 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { docker, dockerOk } from '../support/cli.js';
+import { removeContainers } from '../support/container-removal.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { FlaggedDaemons } from '../support/flagged-daemons.js';
+import { FlaggedDaemons, type Scene } from '../support/flagged-daemons.js';
 import { ip, links, rules, withSwitch } from '../support/kernel-network.js';
 
 const daemons = new FlaggedDaemons();
@@ -21,6 +22,8 @@ function nameIn(query: Buffer): string {
     labels.push(query.toString('latin1', at + 1, at + 1 + (query[at] ?? 0)));
   return labels.join('.');
 }
+
+const isMasqueraded = (bridge: string): boolean => rules('iptables').includes(`! -o ${bridge} -j MASQUERADE`);
 
 const IPV4_FORWARD = '/proc/sys/net/ipv4/ip_forward';
 const IPV6_FORWARD = '/proc/sys/net/ipv6/conf/all/forwarding';
@@ -50,6 +53,7 @@ test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of 
         assert.match(addresses, /inet 10\.218\.0\.1\/16 /);
         assert.match(addresses, /inet6 fd00:218::1\/64 /);
         assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1380 /);
+        assert.ok(isMasqueraded(scene.bridge));
         await scene.run('one');
         const own = await scene.inside('one', 'ip', '-o', 'addr', 'show', 'eth0');
         assert.match(own, /inet 10\.218\.7\.\d+\/16 /);
@@ -66,24 +70,27 @@ test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of 
     ),
   ));
 
-test('icc: without it containers of the default bridge do not reach each other, the host reaches them', () =>
-  daemons.with(['--icc=false'], async (scene) => {
-    for (const name of ['one', 'two']) await scene.run(name);
-    const address = /inet (\S+)\//.exec(await scene.inside('two', 'ip', '-o', '-4', 'addr', 'show', 'eth0'))?.[1] ?? '';
-    assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /isolated on/);
-    assert.ok(rules('iptables').includes(`-i ${scene.bridge} -o ${scene.bridge} -j DROP`));
-    assert.notEqual((await docker(scene.engine, ['exec', 'one', 'ping', '-c', '1', '-W', '1', address])).status, 0);
-    assert.match(
-      execFileSync('busybox', ['ping', '-c', '2', '-W', '2', address], { encoding: 'utf8' }),
-      /[12] packets received/,
-    );
+test('icc and userland-proxy, switched off', (context) =>
+  daemons.with(['--icc=false', '--userland-proxy=false'], async (scene) => {
+    await context.test('containers of the default bridge do not reach each other, the host reaches them', async () => {
+      for (const name of ['one', 'two']) await scene.run(name);
+      const own = await scene.inside('two', 'ip', '-o', '-4', 'addr', 'show', 'eth0');
+      const address = /inet (\S+)\//.exec(own)?.[1] ?? '';
+      assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /isolated on/);
+      assert.ok(rules('iptables').includes(`-i ${scene.bridge} -o ${scene.bridge} -j DROP`));
+      assert.notEqual((await docker(scene.engine, ['exec', 'one', 'ping', '-c', '1', '-W', '1', address])).status, 0);
+      assert.match(
+        execFileSync('busybox', ['ping', '-c', '2', '-W', '2', address], { encoding: 'utf8' }),
+        /[12] packets received/,
+      );
+    });
+    await context.test('loopback addresses are routed to the bridge', async () => {
+      assert.equal(readFileSync(`/proc/sys/net/ipv4/conf/${scene.bridge}/route_localnet`, 'utf8').trim(), '1');
+      await scene.run('published', '-p', '8082:80');
+      assert.ok(rules('iptables').includes(`-p tcp -m tcp --dport 8082 -j DNAT`));
+      assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /hairpin on/);
+    });
   }));
-
-test('ip-masq: without it containers leave with their own address', async () => {
-  const masks = (bridge: string): boolean => rules('iptables').includes(`! -o ${bridge} -j MASQUERADE`);
-  await daemons.with([], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), true)));
-  await daemons.with(['--ip-masq=false'], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), false)));
-});
 
 test('ip-forward and ip-forward-no-drop: forwarding is on with a policy to drop unless told not to', async () => {
   const policy = (): string | undefined => /^:FORWARD (\w+)/m.exec(rules('iptables'))?.[1];
@@ -191,35 +198,6 @@ test('bridge: one that is there is used as it is and stays; with none there is n
   });
 });
 
-test('userland-proxy: without it loopback addresses are routed to the bridge and nobody listens', () =>
-  daemons.with(['--userland-proxy=false'], async (scene) => {
-    assert.equal(readFileSync(`/proc/sys/net/ipv4/conf/${scene.bridge}/route_localnet`, 'utf8').trim(), '1');
-    await scene.run('one', '-p', '8082:80');
-    assert.ok(rules('iptables').includes(`-p tcp -m tcp --dport 8082 -j DNAT`));
-    assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /hairpin on/);
-  }));
-
-test('ip: where ports of the default bridge are published that name no address', () =>
-  daemons.with(['--ip', '127.0.0.1'], async (scene) => {
-    await scene.run('one', '-p', '8083:80');
-    assert.equal(await dockerOk(scene.engine, ['port', 'one']), '80/tcp -> 127.0.0.1:8083');
-    assert.doesNotMatch(execFileSync('ss', ['-Hltn', 'sport', '=', ':8083'], { encoding: 'utf8' }), /0\.0\.0\.0:8083/);
-    await dockerOk(scene.engine, ['network', 'create', 'user']);
-    await dockerOk(scene.engine, [
-      'network',
-      'create',
-      '-o',
-      'com.engine.network.bridge.host_binding_ipv4=127.0.0.2',
-      'bound',
-    ]);
-    await scene.run('two', '--network', 'user', '-p', '8084:80');
-    assert.match(await dockerOk(scene.engine, ['port', 'two']), /0\.0\.0\.0:8084/);
-    await scene.run('three', '--network', 'bound', '-p', '8085:80');
-    assert.equal(await dockerOk(scene.engine, ['port', 'three']), '80/tcp -> 127.0.0.2:8085');
-    await dockerOk(scene.engine, ['rm', '-f', 'two', 'three']);
-    await dockerOk(scene.engine, ['network', 'rm', 'user', 'bound']);
-  }));
-
 test('default-address-pool and default-network-opt: what new networks get', () =>
   daemons.with(
     [
@@ -245,15 +223,8 @@ test('default-address-pool and default-network-opt: what new networks get', () =
       );
       // A network's own option wins, under either name.
       await dockerOk(scene.engine, ['network', 'rm', 'second']);
-      await dockerOk(scene.engine, [
-        'network',
-        'create',
-        '-o',
-        'com.docker.network.bridge.name=engfown',
-        '-o',
-        'com.docker.network.driver.mtu=1300',
-        'own',
-      ]);
+      const options = ['-o', 'com.docker.network.bridge.name=engfown', '-o', 'com.docker.network.driver.mtu=1300'];
+      await dockerOk(scene.engine, ['network', 'create', ...options, 'own']);
       assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
       assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
       await dockerOk(scene.engine, ['network', 'rm', 'first', 'own']);
@@ -283,58 +254,6 @@ test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools
     await dockerOk(scene.engine, ['network', 'rm', 'engfsix']);
   }));
 
-test('dns, dns-search, dns-opt: who is asked, and for what', () =>
-  daemons.with(
-    [
-      '--bip',
-      '10.218.50.1/24',
-      '--dns',
-      '10.218.50.1',
-      '--dns-search',
-      'first.example',
-      '--dns-search',
-      'second.example',
-      '--dns-opt',
-      'ndots:3',
-      '--dns-opt',
-      'timeout:1',
-    ],
-    async (scene) => {
-      const asked: string[] = [];
-      const server = createSocket('udp4', (query, peer) => {
-        asked.push(nameIn(query));
-        // No such name.
-        const answer = Buffer.from(query);
-        answer.writeUInt16BE(0x8183, 2);
-        server.send(answer, peer.port, peer.address);
-      });
-      server.bind(53, '10.218.50.1');
-      await once(server, 'listening');
-      try {
-        await dockerOk(scene.engine, ['network', 'create', 'user']);
-        await scene.run('plain');
-        await scene.run('named', '--network', 'user');
-        assert.equal(
-          await scene.inside('plain', 'cat', '/etc/resolv.conf'),
-          'nameserver 10.218.50.1\nsearch first.example second.example\noptions ndots:3 timeout:1',
-        );
-        for (const name of ['plain', 'named']) {
-          asked.length = 0;
-          await docker(scene.engine, ['exec', name, 'ping', '-c', '1', '-W', '1', 'wanted.in']);
-          assert.deepEqual(
-            [...new Set(asked)].filter((each) => each.startsWith('wanted.')).toSorted(),
-            ['wanted.in', 'wanted.in.first.example', 'wanted.in.second.example'],
-            name,
-          );
-        }
-        await dockerOk(scene.engine, ['rm', '-f', 'plain', 'named']);
-        await dockerOk(scene.engine, ['network', 'rm', 'user']);
-      } finally {
-        server.close();
-      }
-    },
-  ));
-
 test('host-gateway-ip: what host-gateway stands for is an address of the host', () =>
   withSwitch(IPV6_FORWARD, '1', async () => {
     await daemons.with(
@@ -347,35 +266,112 @@ test('host-gateway-ip: what host-gateway stands for is an address of the host', 
         ]);
       },
     );
-    await daemons.with(
-      ['--bip', '10.218.51.1/24', '--host-gateway-ip', '10.218.52.1', '--host-gateway-ip', 'fd00:218:52::1'],
-      async (scene) => {
-        ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
-        try {
-          await scene.run('one', '--add-host', 'above:host-gateway');
-          assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), [
-            '10.218.52.1\tabove',
-            'fd00:218:52::1\tabove',
-          ]);
-          assert.match(
-            await scene.inside('one', 'ping', '-4', '-c', '1', '-W', '2', 'above'),
-            /10\.218\.52\.1.*\n[\s\S]*1 packets received/,
-          );
-        } finally {
-          ip('addr', 'del', '10.218.52.1/32', 'dev', 'lo');
-        }
-      },
-    );
   }));
 
-test('network-control-plane-mtu and userland-proxy-path leave links and ports as they are without them', () =>
-  daemons.with(['--network-control-plane-mtu', '1400', '--userland-proxy-path', '/bin/false'], async (scene) => {
-    assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
-    await scene.run('one', '-p', '127.0.0.1:8086:80');
-    assert.match(
-      execFileSync('ss', ['-Hltnp', 'sport', '=', ':8086'], { encoding: 'utf8' }),
-      new RegExp(`127\\.0\\.0\\.1:8086 .*pid=${scene.engine.pid}\\b`),
+/** Ports of the default bridge are on the address of `--ip`, those of other networks where these say. */
+async function publishOnLoopback(scene: Scene): Promise<void> {
+  await scene.run('one', '-p', '8083:80');
+  assert.equal(await dockerOk(scene.engine, ['port', 'one']), '80/tcp -> 127.0.0.1:8083');
+  assert.doesNotMatch(execFileSync('ss', ['-Hltn', 'sport', '=', ':8083'], { encoding: 'utf8' }), /0\.0\.0\.0:8083/);
+  await dockerOk(scene.engine, ['network', 'create', 'user']);
+  await dockerOk(scene.engine, [
+    'network',
+    'create',
+    '-o',
+    'com.engine.network.bridge.host_binding_ipv4=127.0.0.2',
+    'bound',
+  ]);
+  await scene.run('two', '--network', 'user', '-p', '8084:80');
+  assert.match(await dockerOk(scene.engine, ['port', 'two']), /0\.0\.0\.0:8084/);
+  await scene.run('three', '--network', 'bound', '-p', '8085:80');
+  assert.equal(await dockerOk(scene.engine, ['port', 'three']), '80/tcp -> 127.0.0.2:8085');
+  await dockerOk(scene.engine, ['rm', '-f', 'two', 'three']);
+  await dockerOk(scene.engine, ['network', 'rm', 'user', 'bound']);
+}
+
+/** A server of our own hears what containers of both kinds of network ask for. */
+async function askNames(scene: Scene): Promise<void> {
+  const asked: string[] = [];
+  const server = createSocket('udp4', (query, peer) => {
+    asked.push(nameIn(query));
+    // No such name.
+    const answer = Buffer.from(query);
+    answer.writeUInt16BE(0x8183, 2);
+    server.send(answer, peer.port, peer.address);
+  });
+  server.bind(53, '10.218.50.1');
+  await once(server, 'listening');
+  try {
+    await dockerOk(scene.engine, ['network', 'create', 'user']);
+    await scene.run('plain');
+    await scene.run('named', '--network', 'user');
+    assert.equal(
+      await scene.inside('plain', 'cat', '/etc/resolv.conf'),
+      'nameserver 10.218.50.1\nsearch first.example second.example\noptions ndots:3 timeout:1',
     );
+    for (const name of ['plain', 'named']) {
+      asked.length = 0;
+      await docker(scene.engine, ['exec', name, 'ping', '-c', '1', '-W', '1', 'wanted.in']);
+      assert.deepEqual(
+        [...new Set(asked)].filter((each) => each.startsWith('wanted.')).toSorted(),
+        ['wanted.in', 'wanted.in.first.example', 'wanted.in.second.example'],
+        name,
+      );
+    }
+    await dockerOk(scene.engine, ['rm', '-f', 'plain', 'named']);
+    await dockerOk(scene.engine, ['network', 'rm', 'user']);
+  } finally {
+    server.close();
+  }
+}
+
+/** They are each about something else, so one daemon has them all. */
+const APART = (
+  '--ip-masq=false --ip 127.0.0.1 --network-control-plane-mtu 1400 --userland-proxy-path /bin/false ' +
+  '--bip 10.218.50.1/24 --dns 10.218.50.1 --dns-opt ndots:3 --dns-opt timeout:1 ' +
+  '--dns-search first.example --dns-search second.example ' +
+  '--host-gateway-ip 10.218.52.1 --host-gateway-ip fd00:218:52::1'
+).split(' ');
+
+test('flags that have nothing to do with one another', (context) =>
+  daemons.with(APART, async (scene) => {
+    context.afterEach(() => removeContainers(scene.engine));
+
+    await context.test('ip-masq: without it containers leave with their own address', () =>
+      assert.equal(isMasqueraded(scene.bridge), false),
+    );
+
+    await context.test('ip: where ports of the default bridge are published that name no address', () =>
+      publishOnLoopback(scene),
+    );
+
+    await context.test('dns, dns-search, dns-opt: who is asked, and for what', () => askNames(scene));
+
+    await context.test('host-gateway-ip: what host-gateway stands for, if it is said', async () => {
+      ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
+      try {
+        await scene.run('one', '--add-host', 'above:host-gateway');
+        assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), [
+          '10.218.52.1\tabove',
+          'fd00:218:52::1\tabove',
+        ]);
+        assert.match(
+          await scene.inside('one', 'ping', '-4', '-c', '1', '-W', '2', 'above'),
+          /10\.218\.52\.1.*\n[\s\S]*1 packets received/,
+        );
+      } finally {
+        ip('addr', 'del', '10.218.52.1/32', 'dev', 'lo');
+      }
+    });
+
+    await context.test('network-control-plane-mtu and userland-proxy-path change neither links nor ports', async () => {
+      assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
+      await scene.run('one', '-p', '127.0.0.1:8086:80');
+      assert.match(
+        execFileSync('ss', ['-Hltnp', 'sport', '=', ':8086'], { encoding: 'utf8' }),
+        new RegExp(`127\\.0\\.0\\.1:8086 .*pid=${scene.engine.pid}\\b`),
+      );
+    });
   }));
 
 test('values that cannot be are refused at the start with the name of the flag', async () => {
