@@ -13,6 +13,11 @@ export interface InheritedRule {
 export interface FirewallBackend {
   /** Reads what the kernel has of a family. Throws internal, code FIREWALL. */
   read(family: Family): Promise<void>;
+  /**
+   * Returns the command that lifts a policy to refuse what is forwarded, as it was read; undefined if there is no such
+   * policy. It would refuse what containers send and get when another backend writes the rules that accept this.
+   */
+  policyRemedy(family: Family): string | undefined;
   /** Tells whether the daemon's rules of a family are in the kernel, as far as is known. */
   has(family: Family): boolean;
   /** Returns the translations of an earlier run, as they were read. */

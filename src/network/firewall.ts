@@ -84,12 +84,26 @@ export class Firewall {
       for (const family of families)
         await other
           .read(family)
-          .then(() => other.remove(family))
+          .then(() => {
+            this.#warnOfPolicy(other, family);
+            return other.remove(family);
+          })
           .catch((error: unknown) =>
             log.error({ err: error }, 'rules of another firewall backend are not removed, if an earlier run wrote any'),
           );
     if (this.#inherited.length > 0)
       await this.#change({ apply: () => (this.#inherited = []), revert: () => undefined });
+  }
+
+  /** Tells the operator of a policy that the rules of this backend cannot lift, and that may be an earlier run's. */
+  #warnOfPolicy(other: FirewallBackend, family: Family): void {
+    const remedy = other.policyRemedy(family);
+    if (remedy === undefined) return;
+    this.options.log.warn(
+      { remedy },
+      `the policy of iptables for forwarded IPv${family} packets is DROP: what containers exchange with others is ` +
+        `dropped unless rules of iptables accept it; "${remedy}" lifts the policy`,
+    );
   }
 
   async setBridge(rules: BridgeRules): Promise<void> {

@@ -4,18 +4,27 @@ import type { Ruleset } from './firewall-rules.js';
 import { removalScript, restoreScript, type Tables } from './firewall-script.js';
 import { enableForwarding } from './forwarding.js';
 import { chainsOf, chainsOfTag, dnatChain, jumpsOf, USER_CHAIN, type Chain } from './iptables-rules.js';
-import { applyScript, isLegacy, readTables } from './iptables.js';
+import { acceptForwarded, applyScript, isLegacy, readTables } from './iptables.js';
 import type { Family } from './subnet.js';
 
 export class IptablesBackend implements FirewallBackend {
   /** The kernel has these rules, as far as the daemon knows. */
   readonly #known = new Map<Family, Tables>();
+  /** Families whose policy refused forwarded packets when it was read. */
+  readonly #drops = new Set<Family>();
 
   /** `tag`: part of the chains' names that belongs to the daemon. */
   constructor(private readonly tag: string) {}
 
   async read(family: Family): Promise<void> {
-    this.#known.set(family, await readTables(family));
+    const { tables, dropsForwarded } = await readTables(family);
+    this.#known.set(family, tables);
+    if (dropsForwarded) this.#drops.add(family);
+    else this.#drops.delete(family);
+  }
+
+  policyRemedy(family: Family): string | undefined {
+    return this.#drops.has(family) ? acceptForwarded(family) : undefined;
   }
 
   has(family: Family): boolean {

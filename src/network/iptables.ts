@@ -9,9 +9,22 @@ const LOCK_SECONDS = '10';
 
 const prefix = (family: Family): string => (family === 4 ? 'iptables' : 'ip6tables');
 
+export interface FoundTables {
+  readonly tables: Tables;
+  /** True when the policy refuses packets that are not for the host and that no rule accepts. */
+  readonly dropsForwarded: boolean;
+}
+
 /** Reads all tables that exist. Throws internal, code FIREWALL. */
-export async function readTables(family: Family): Promise<Tables> {
-  return parseTables(await run(`${prefix(family)}-save`, [], ''));
+export async function readTables(family: Family): Promise<FoundTables> {
+  const saved = await run(`${prefix(family)}-save`, [], '');
+  const filter = saved.split('\n*').find((table) => /^\*?filter\n/.test(table)) ?? '';
+  return { tables: parseTables(saved), dropsForwarded: filter.includes('\n:FORWARD DROP ') };
+}
+
+/** Returns the command that makes the policy accept packets that are not for the host. */
+export function acceptForwarded(family: Family): string {
+  return `${prefix(family)} -P FORWARD ACCEPT`;
 }
 
 /**

@@ -27,6 +27,10 @@ export class NftablesBackend implements FirewallBackend {
     else this.#known.delete(family);
   }
 
+  policyRemedy(): undefined {
+    return undefined;
+  }
+
   has(family: Family): boolean {
     return this.#known.has(family);
   }
