@@ -12,6 +12,8 @@ import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
 import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
+const SHIM = 'io.containerd.runc.v2';
+
 const cleanup = new Cleanup();
 let dir: string;
 let engine: Engine;
@@ -87,11 +89,32 @@ async function live(runtime: string): Promise<void> {
     assert.equal(await ok('exec', id, 'sh', '-c', 'echo inside; id -u'), 'inside\n0');
     await ok('pause', id);
     await ok('unpause', id);
+    await ok('update', '-m', '48m', '--memory-swap', '48m', id);
+    const stats = await callJson<{ memory_stats: { limit: number; usage: number }; pids_stats: { current: number } }>(
+      engine.socketPath,
+      'GET',
+      `/containers/${id}/stats?stream=false&one-shot=true`,
+    );
+    assert.equal(stats.memory_stats.limit, 48 << 20);
+    assert.ok(stats.memory_stats.usage > 0 && stats.pids_stats.current > 0);
     await ok('stop', id);
     assert.equal(await ok('logs', id), 'begun');
-    assert.equal(await ok('inspect', '--format', '{{.State.ExitCode}}', id), '5');
+    const end = '{{.State.ExitCode}} {{.State.OOMKilled}}';
+    assert.equal(await ok('inspect', '--format', end, id), '5 false');
+    await ok('start', id);
+    await ok('kill', id);
+    assert.equal(await ok('inspect', '--format', end, id), '137 false');
   } finally {
     await ok('rm', '-f', id);
+  }
+  const fill = ['sh', '-c', 'x=a; while :; do x=$x$x; done'];
+  const full = await ok('create', '--runtime', runtime, '-m', '16m', '--memory-swap', '16m', SEEDED_IMAGE, ...fill);
+  try {
+    await ok('start', full);
+    assert.equal(await ok('wait', full), '137');
+    assert.equal(await ok('inspect', '--format', '{{.State.OOMKilled}}', full), 'true');
+  } finally {
+    await ok('rm', '-f', full);
   }
 }
 
@@ -131,6 +154,8 @@ test('what the daemon sets for all containers is in force and shown; runtimes te
 });
 
 test('crun by its name on PATH', () => live('crun'));
+
+test('the shim of the reference runtime by its name, without registration', () => live(SHIM));
 
 test('a drop-in by its path is really called', async () => {
   await live('noting');
@@ -178,8 +203,11 @@ test('a registered shim, the options of the reference shim, and arguments of a d
   const first = engine;
   try {
     engine = other;
-    await writeFile(join(other.dir, 'daemon.json'), JSON.stringify({ runtimes }));
+    await writeFile(join(other.dir, 'daemon.json'), JSON.stringify({ runtimes, 'default-runtime': SHIM }));
     await callJson(other.socketPath, 'POST', '/engine/config/reload');
+    const named = ['--name', 'by-default', SEEDED_IMAGE, 'sh', '-c', 'echo ran'];
+    assert.equal(await dockerOk(engine, ['run', ...named]), 'ran');
+    assert.equal(await dockerOk(engine, ['inspect', '--format', '{{.HostConfig.Runtime}}', 'by-default']), SHIM);
     for (const [name, noted] of [
       ['shim', /^containerd-shim-noting-v1 .*start/m],
       ['shim-path', /^containerd-shim-noting-v1 .*start/m],
