@@ -124,7 +124,8 @@ test('names of a container are listed in their order, also those that links give
 test('a commit without a configuration goes on from that of the container', async () => {
   const { Id } = await create({}, { Env: ['PATH=/bin:/usr/bin'] });
   const changes = encodeURIComponent('ENV PATH=/x:$PATH');
-  for (const json of [undefined, {}]) {
+  // dockerode sends its query in the body too.
+  for (const json of [undefined, {}, { container: Id, repo: 'views/made', comment: 'as in the query' }]) {
     await callJson(
       engine.socketPath,
       'POST',

@@ -207,8 +207,12 @@ const body = object({
   NetworkingConfig: object({ EndpointsConfig: dictionary(nullable(endpointRequest)) }),
 });
 
-/** Decodes the `Config` part alone, for commit. */
-export const configDecoder = object(configShape);
+const CONFIG_FIELDS: ReadonlySet<string> = new Set(Object.keys(configShape).map((name) => name.toLowerCase()));
+
+/** Whether a body has a field of `Config`, in any case of letters. */
+export function hasConfigField(body: object): boolean {
+  return Object.keys(body).some((name) => CONFIG_FIELDS.has(name.toLowerCase()));
+}
 
 /** Decodes the body. `atLeast` tells the API version of the request; older ones lose the fields they did not know. */
 export function decodeCreate(

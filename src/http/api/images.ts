@@ -6,6 +6,7 @@ import type { RemovedItem } from '../../images/removal.js';
 import { createdMs, type ImageSelection, type SelectedImage } from '../../images/selection.js';
 import type { Image, ImageRuntimeConfig } from '../../ports/images.js';
 import type { OciDescriptor } from '../../ports/published-image.js';
+import { hasConfigField } from './container-create.js';
 import { boolean, dictionary, emptyObject, list, nullable, object, optional, string, words } from './decode.js';
 import type { Filters } from './filters.js';
 import { parseInstant, untilOf } from './until.js';
@@ -167,11 +168,14 @@ const commitConfig = object({
   Shell: optional(list(string())),
 });
 
-/** Decodes the body of POST /commit; undefined when it says nothing. Throws `invalid` naming the field. */
+/**
+ * Decodes the body of POST /commit; undefined when it says nothing about the configuration: some clients send their
+ * query there too. Throws `invalid` naming the field.
+ */
 export function decodeCommitConfig(body: unknown): ImageRuntimeConfig | undefined {
   if (body === undefined || body === null) return undefined;
   const config = commitConfig.decode(body, '') as ImageRuntimeConfig;
-  return Object.keys(body).length === 0 ? undefined : config;
+  return hasConfigField(body) ? config : undefined;
 }
 
 /** Renders what a removal or a prune has taken away, in its order. */
