@@ -6,27 +6,21 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { dockerCli } from '../support/dockerd.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineUnderTest } from '../support/engined.js';
-import { pullOk } from '../support/pulls.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'compose-'));
 const cleanup = new Cleanup();
-let registry: SeededRegistry;
+let image: string;
 let engine: Engine;
 
 before(async () => {
   cleanup.add(async () => rmSync(directory, { recursive: true }));
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.discard());
-  await pullOk(engine, registry.reference);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 
@@ -52,7 +46,7 @@ function project(command: string): void {
     `version: '2.4'
 services:
   web:
-    image: ${registry.reference}
+    image: ${image}
     stop_grace_period: 0s
     command: ${command}
     depends_on: [api]
@@ -61,14 +55,14 @@ services:
       front: {aliases: [www]}
       back: {}
   api:
-    image: ${registry.reference}
+    image: ${image}
     stop_grace_period: 0s
     command: sleep 600
     depends_on: [db]
     networks: [back]
     links: ['db:store']
   db:
-    image: ${registry.reference}
+    image: ${image}
     stop_grace_period: 0s
     command: sleep 600
     networks:
@@ -83,9 +77,11 @@ networks:
   );
 }
 
-const inside = (service: string, ...command: readonly string[]): Promise<string> =>
-  compose('exec', '-T', service, ...command);
-const idOf = async (service: string): Promise<string> => (await compose('ps', '-q', service)).trim();
+/** By the CLI, which takes a tenth of the time. */
+const idOf = (service: string): Promise<string> =>
+  dockerOk(engine, ['ps', '-q', '--no-trunc', '-f', `label=com.docker.compose.service=${service}`]);
+const inside = async (service: string, ...command: readonly string[]): Promise<string> =>
+  dockerOk(engine, ['exec', await idOf(service), ...command]);
 
 test('a project of three services comes up, is scaled, recreated and taken down', async () => {
   project('sleep 600');
@@ -142,10 +138,7 @@ test('a project of three services comes up, is scaled, recreated and taken down'
   assert.notEqual(await idOf('db'), db);
   assert.match(await inside('web', 'nslookup', 'db', '127.0.0.11'), /10\.217\.0\.50/);
 
-  await compose('restart', '-t', '0', 'db');
-  assert.match(await inside('api', 'ping', '-c', '2', '-W', '2', 'store'), /[12] packets received/);
   await compose('down', '-t', '0');
   assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
   assert.equal(await dockerOk(engine, ['network', 'ls', '--filter', 'type=custom', '-q']), '');
-  await engine.close();
 });
