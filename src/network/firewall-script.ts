@@ -27,37 +27,31 @@ export function parseTables(saved: string): Tables {
   return tables;
 }
 
-/** The rules that an earlier run with other settings may have left. */
-export interface Former {
-  /** The names of its chains. */
-  readonly names: readonly string[];
-  readonly jumps: readonly Jumps[];
-}
-
 /**
- * Returns the script that leads to `chains` and `jumps`, and removes what is of a `former` run alone; '' when there is
- * nothing to do.
+ * Returns the script that leads to `chains` and `jumps`; '' when there is nothing to do. `names` are those of all
+ * chains that the daemon may have made: of these, and of the rules that lead to them, it removes what is not wanted,
+ * which an earlier run or version has left.
  */
 export function restoreScript(
   current: Tables,
   chains: readonly Chain[],
   jumps: readonly Jumps[],
-  former: Former = { names: [], jumps: [] },
+  names: readonly string[] = [],
 ): string {
   return script((table) => {
     const here = current.get(table);
     const wanted = jumps.filter((jump) => jump.table === table);
-    const stale = former.jumps
-      .filter((jump) => jump.table === table)
-      .map(({ chain, rules }) => {
+    const stale = [...(here ?? [])]
+      .filter(([chain]) => !names.includes(chain))
+      .map(([chain, rules]) => {
         const kept = wanted.find((jump) => jump.chain === chain)?.rules ?? [];
-        return { chain, rules: rules.filter((rule) => here?.get(chain)?.includes(rule) && !kept.includes(rule)) };
+        return { chain, rules: rules.filter((rule) => names.includes(targetOf(rule) ?? '') && !kept.includes(rule)) };
       });
     const left = (chain: string): readonly string[] => {
       const gone = stale.find((jump) => jump.chain === chain)?.rules ?? [];
       return (here?.get(chain) ?? []).filter((rule) => !gone.includes(rule));
     };
-    const unused = former.names.filter((name) => here?.has(name) && !chains.some((chain) => chain.name === name));
+    const unused = names.filter((name) => here?.has(name) && !chains.some((chain) => chain.name === name));
     const needsUserChain =
       wanted.some(({ rules }) => rules.includes(`-j ${USER_CHAIN}`)) && here?.has(USER_CHAIN) !== true;
     const edits = chains

@@ -159,12 +159,15 @@ export class HostNetworks implements NetworkDriver {
 
   async stop(): Promise<void> {
     this.#endpoints.close();
-    if (this.#endpoints.isIdle) {
-      await this.#firewall.remove();
-      await this.#maker.removeLinks([...this.#attachable.values()]);
+    const isIdle = this.#endpoints.isIdle;
+    try {
+      if (isIdle) await this.#firewall.remove();
+    } finally {
+      // Rules that cannot be removed keep no link.
+      if (isIdle) await this.#maker.removeLinks([...this.#attachable.values()]);
+      this.#firewall.close();
+      this.#netlink.close();
     }
-    this.#firewall.close();
-    this.#netlink.close();
   }
 
   list(): readonly NetworkSummary[] {

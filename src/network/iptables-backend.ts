@@ -43,12 +43,7 @@ export class IptablesBackend implements FirewallBackend {
   async write(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Promise<boolean> {
     const chains = this.#chains(family, ruleset, inherited);
     const jumps = jumpsOf(ruleset, family);
-    // An earlier run may have served the ports of loopback in the other way.
-    const former = {
-      names: chainsOfTag(this.tag),
-      jumps: jumpsOf({ ...ruleset, userlandProxy: !ruleset.userlandProxy }, family),
-    };
-    const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps, former);
+    const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps, chainsOfTag(this.tag));
     if (script === '') return false;
     await applyScript(family, script);
     // The kernel has taken all of it, so the wanted rules are the kernel's.

@@ -71,7 +71,8 @@ export function jumpsOf({ tag, userlandProxy }: Ruleset, family: Family): Jumps[
     ...(reachesLoopback(userlandProxy, family)
       ? [{ table: 'filter', chain: 'INPUT', rules: [`-j ${names.host}`] } as const]
       : []),
-    { table: 'nat', chain: 'PREROUTING', rules: [`${local} -j ${names.dnat}`] },
+    // A container, or a neighbour of the host, may send what it likes to loopback: no port there is theirs.
+    { table: 'nat', chain: 'PREROUTING', rules: [`! -d ${loopback} ${local} -j ${names.dnat}`] },
     {
       table: 'nat',
       chain: 'OUTPUT',

@@ -74,7 +74,12 @@ export function nftChains(ruleset: Ruleset, family: Family, comments = new RuleC
     { name: PORTS_CHAIN, rules: texts(ports) },
     { name: 'forward', hook: 'type filter hook forward priority 0', rules: texts([...into, ...out]) },
     ...(host ? [{ name: 'input', hook: 'type filter hook input priority 0', rules: texts(host) }] : []),
-    { name: 'prerouting', hook: 'type nat hook prerouting priority -100', rules: identified([toPorts]) },
+    // A container, or a neighbour of the host, may send what it likes to loopback: no port there is theirs.
+    {
+      name: 'prerouting',
+      hook: 'type nat hook prerouting priority -100',
+      rules: identified([`${notLoopback}${toPorts}`]),
+    },
     {
       name: 'output',
       hook: 'type nat hook output priority -100',
