@@ -3,7 +3,6 @@
  * writes to the socket. If the socket takes less than all, the piece that did not fit is lost, or the reply is never
  * complete and the library ends the process. So nothing more is written in a callback than the buffer holds.
  */
-import { onNextPoll } from './next-poll.js';
 
 /** The rest of the buffer is for what the library adds itself. */
 const ROOM_BYTES = 14 * 1024;
@@ -16,10 +15,11 @@ export class UwsRoom {
   take(bytes: number): boolean {
     const fits = this.#taken + bytes <= ROOM_BYTES;
     if (fits) this.#taken += bytes;
-    // Between polls the library writes what it has collected. To wait for that after each reply would cost too much.
+    // At the end of its callbacks, before any immediate action, the library writes what it has collected. To wait for
+    // that after each reply would cost too much.
     if (this.#taken > ROOM_BYTES / 8 && !this.#isFlushAwaited) {
       this.#isFlushAwaited = true;
-      onNextPoll(() => {
+      setImmediate(() => {
         this.#isFlushAwaited = false;
         this.#taken = 0;
       });
