@@ -72,7 +72,7 @@ export function isBrokenOff(error: unknown): boolean {
 }
 
 /** Tells whether containerd could not reach the shim of the task, which has ended or will be ended by containerd. */
-export function isShimLost(error: unknown): boolean {
+export function isShimLost(error: unknown): error is EngineError {
   return isEngineError(error) && error.details['shimLost'] === true;
 }
 

@@ -372,7 +372,8 @@ export class ContainerdTasks implements TaskService {
         () => false,
       );
       if (!hasEnded) throw error;
-      throw notFound(`the shim of task ${id} has ended`, { cause: error });
+      const { details } = error;
+      throw notFound(`the shim of task ${id} has ended`, { cause: error, details });
     }
   }
 

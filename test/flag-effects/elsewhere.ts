@@ -29,17 +29,12 @@ const NETWORKS: readonly Place[] = [
   ),
   place('network/network-flags', 'dns, dns-search, dns-opt: who is asked, and for what', 'dns', 'dnsOpts', 'dnsSearch'),
   place('network/network-flags', 'host-gateway-ip: what host-gateway stands for', 'hostGatewayIps'),
-  place('network/network-flags', 'icc: without it containers of the default bridge do not reach each other', 'icc'),
+  place('network/network-flags', 'icc and userland-proxy, switched off', 'icc', 'userlandProxy'),
   place('network/network-flags', 'ip: where ports of the default bridge are published that name no address', 'ip'),
   place('network/network-flags', 'ip-forward and ip-forward-no-drop: ', 'ipForward', 'ipForwardNoDrop'),
   place('network/network-flags', 'ip-masq: without it containers leave with their own address', 'ipMasq'),
   place('network/network-flags', 'firewall-backend: nftables writes a table of our own', 'firewallBackend'),
   place('network/network-flags', 'iptables and ip6tables: switched off, no rule is touched', 'iptables', 'ip6tables'),
-  place(
-    'network/network-flags',
-    'userland-proxy: without it loopback addresses are routed to the bridge',
-    'userlandProxy',
-  ),
 ];
 
 const REGISTRIES: readonly Place[] = [

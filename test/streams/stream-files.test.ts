@@ -81,7 +81,8 @@ test('an exec whose shim dies before it has answered the start did not miss its 
   await waitFor('the start to begin', () => existsSync(filesOf(id)) && execsOf(id).includes(Id), PATIENCE_MS);
   process.kill(shim, 'SIGKILL');
   const { status, text } = await starting;
-  assert.equal(status, 500, text);
+  // The container is told to have ended, if that is known by then.
+  assert.ok(status === 500 || (status === 409 && text.includes('is not running')), text);
   const { Running, ExitCode } = await callJson<{ Running: boolean; ExitCode: number }>(
     engine.socketPath,
     'GET',

@@ -330,7 +330,7 @@ export class ExecDirectory {
         const executing = tasks
           .exec(record.containerId, record.id, { process, stdio: opened.paths })
           .catch((error: unknown) => {
-            throw isEngineError(error, 'not-found') ? notRunning(record.containerId) : error;
+            throw isEngineError(error, 'not-found') ? notRunning(record.containerId, error.details) : error;
           });
         // A process that runs although its start was given up is ended.
         executing.then(

@@ -51,6 +51,6 @@ async function hasEnded(tasks: TaskService, id: string): Promise<boolean> {
   }
 }
 
-export function notRunning(id: string): EngineError {
-  return conflict(`container ${id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
+export function notRunning(id: string, details: EngineError['details'] = {}): EngineError {
+  return conflict(`container ${id} is not running`, { code: 'CONTAINER_NOT_RUNNING', details });
 }
