@@ -9,7 +9,7 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import { isTemporary, temporaryPath } from '../sys/files/durable-file.js';
 import type { ProcessRef } from './exit-watch.js';
-import { ProcessSchema, type Process } from './proto/gen/task_types_pb.js';
+import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
 
 export class HeardExits {
   readonly #dir: string;
@@ -23,7 +23,7 @@ export class HeardExits {
   }
 
   /**
-   * Reads what an earlier daemon has left. A file that cannot be read counts as not heard.
+   * Reads what an earlier daemon has left. A file that tells of no exit, as after a crash of the machine, is removed.
    * @returns the names of such files.
    */
   async load(): Promise<string[]> {
@@ -31,12 +31,13 @@ export class HeardExits {
     const damaged: string[] = [];
     for (const name of names) {
       const path = join(this.#dir, name);
-      try {
-        if (isTemporary(name)) await rm(path, { force: true });
-        else this.#put(refOf(name), fromBinary(ProcessSchema, await readFile(path)));
-      } catch {
-        damaged.push(name);
+      const process = isTemporary(name) ? undefined : await readExit(path);
+      if (process !== undefined) {
+        this.#put(refOf(name), process);
+        continue;
       }
+      if (!isTemporary(name)) damaged.push(name);
+      await rm(path, { recursive: true, force: true });
     }
     return damaged;
   }
@@ -85,6 +86,16 @@ export class HeardExits {
     const changed = this.#files.then(change);
     this.#files = changed.catch(() => undefined);
     return changed;
+  }
+}
+
+/** Undefined for a file that tells of no exit: an empty one is a message, too, of a process that never ran. */
+async function readExit(path: string): Promise<Process | undefined> {
+  try {
+    const process = fromBinary(ProcessSchema, await readFile(path));
+    return process.status === Status.STOPPED ? process : undefined;
+  } catch {
+    return undefined;
   }
 }
 

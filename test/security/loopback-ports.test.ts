@@ -14,6 +14,7 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { runInside } from '../support/host-networks.js';
 import { openOutside, type Outside } from '../support/outside.js';
+import { waitFor } from '../support/wait.js';
 
 const HOST = '10.216.9.1';
 const directory = mkdtempSync(join(tmpdir(), 'loopback-'));
@@ -25,7 +26,7 @@ const sendTo = (router: string, source: string): string =>
   'echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet; ip addr del 127.0.0.1/8 dev lo; ' +
   `ip route replace 127.0.0.1 via ${router} src ${source}`;
 /** Says what a web server answers, or nothing. */
-const FETCH = String.raw`printf 'GET /me HTTP/1.0\r\n\r\n' | nc -w 2`;
+const FETCH = String.raw`printf 'GET /me HTTP/1.0\r\n\r\n' | nc -w 5`;
 
 before(() => {
   cleanup.add(async () => rmSync(directory, { recursive: true }));
@@ -47,7 +48,7 @@ for (const args of [[], ['--userland-proxy=false'], ['--userland-proxy=false', '
       const here = (...where: readonly string[]): string =>
         execFileSync('busybox', fetch(...where), { encoding: 'utf8' });
       const there = (...where: readonly string[]): string => runInside(outside.path, 'busybox', ...fetch(...where));
-      assert.match(here('127.0.0.1', '8090'), /hello/);
+      await waitFor('the server', () => here('127.0.0.1', '8090').includes('hello'));
       assert.match(there(HOST, '8080'), /hello/, 'the neighbour reaches a port of the host');
       assert.doesNotMatch(there('127.0.0.1', '8090'), /hello/, 'the neighbour');
       const gateway = await dockerOk(engine, [
