@@ -1,4 +1,4 @@
-#!/usr/bin/env -S -u NODE_OPTIONS node --inspect-port=240.0.0.1:1024 --max-semi-space-size=1 --v8-pool-size=1 --max-lazy
+#!/usr/bin/env -S -u NODE_OPTIONS node --inspect-port=240.0.0.1:1024 --max-semi-space-size=1 --v8-pool-size=1
 /**
  * The process. A process that sends SIGUSR1 must not get a debugger, because a debugger would give it root. So the
  * signal is taken before anything else is loaded; the address above, which no machine has, makes Node fail to open a
