@@ -61,7 +61,7 @@ export class AddressPool {
   /** Takes a particular address. Throws invalid when it is outside, forbidden when it is taken. */
   reserve(address: string, owner = ''): void {
     if (!contains(this.subnet, address))
-      throw invalid(`invalid endpoint settings:\nno configured subnet contains IP address ${address}`, {
+      throw invalid(`invalid endpoint settings:\nno configured subnet or ip-range contain the IP address ${address}`, {
         code: 'ADDRESS_OUTSIDE',
       });
     const value = toNumber(address);

@@ -47,7 +47,7 @@ export class AddressSpace implements Addresses {
     const spaces = this.#spaces.filter(({ plan }) => plan.subnet.family === family);
     const [first] = spaces;
     if (!first && wanted !== undefined)
-      throw invalid(`invalid endpoint settings:\nno configured subnet contains IP address ${wanted}`, {
+      throw invalid(`invalid endpoint settings:\nno configured subnet or ip-range contain the IP address ${wanted}`, {
         code: 'ADDRESS_OUTSIDE',
       });
     if (!first) return NO_LEASE;

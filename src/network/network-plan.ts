@@ -83,7 +83,7 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
   // Gateways and ranges need a subnet that is given.
   if (request.subnets.some(({ subnet }) => subnet === ''))
     throw invalid('invalid network config:\ninvalid subnet : invalid CIDR block notation');
-  const given = request.subnets.map((config) => ({ config, subnet: parseSubnet(config.subnet, 'subnet') }));
+  const given = request.subnets.map((config) => ({ config, subnet: wantedSubnet(config.subnet) }));
   const lost = given.find(({ subnet }) => (subnet.family === 4 ? !request.enableIpv4 : !request.enableIpv6));
   if (lost)
     throw invalid(
@@ -114,6 +114,15 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
     });
   });
   return { ...settled, subnets };
+}
+
+/** @throws EngineError invalid in the words of the known engine. */
+function wantedSubnet(text: string): Subnet {
+  try {
+    return parseSubnet(text, 'subnet');
+  } catch (error) {
+    throw invalid(`invalid network config:\ninvalid subnet ${text}: invalid CIDR block notation`, { cause: error });
+  }
 }
 
 /** Decides a subnet. `isolated`: nobody needs a gateway. */

@@ -38,7 +38,7 @@ test('addresses are given out in turn, not again at once, and never twice', () =
   assert.deepEqual(rest, ['10.0.0.3', '10.0.0.4', '10.0.0.5', '10.0.0.6', '10.0.0.2']);
   assert.throws(() => pool.allocate(), /no available IPv4 addresses/);
   assert.throws(() => pool.reserve('10.0.0.3'), /Address already in use/);
-  assert.throws(() => pool.reserve('10.0.1.3'), /no configured subnet contains IP address 10\.0\.1\.3/);
+  assert.throws(() => pool.reserve('10.0.1.3'), /no configured subnet or ip-range contain the IP address 10\.0\.1\.3/);
   const ranged = new AddressPool(parseSubnet('10.0.0.0/16', 'x'), parseSubnet('10.0.5.0/24', 'y'));
   assert.equal(ranged.allocate(), '10.0.5.0');
   const six = new AddressPool(parseSubnet('fd00::/64', 'x'));

@@ -105,7 +105,7 @@ export class PluginAddresses implements Addresses {
     );
     if (spaces.length === 0 && wanted === undefined) return NO_LEASE;
     const { plugin, requiresMac } = await this.#prepare();
-    let failure: unknown = unavailable(`no configured subnet contains IP address ${wanted}`, {
+    let failure: unknown = unavailable(`no configured subnet or ip-range contain the IP address ${wanted}`, {
       code: 'ADDRESS_OUTSIDE',
     });
     for (const { id, gateway } of spaces) {

@@ -141,7 +141,7 @@ const REFUSED: readonly [body: object, message: RegExp][] = [
       HostConfig: { NetworkMode: 'front' },
       NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { IPv4Address: '0.0.0.0', IPv6Address: '::' } } } },
     },
-    /^invalid endpoint settings:\n\* invalid IPv4 address: 0\.0\.0\.0\n\* invalid IPv6 address: ::$/,
+    /^invalid endpoint settings:\n\* invalid IPv4 address: 0\.0\.0\.0\n\* invalid IPv6 address: ::\n\* no configured /,
   ],
   [
     {
@@ -151,13 +151,23 @@ const REFUSED: readonly [body: object, message: RegExp][] = [
     },
     /^invalid endpoint settings:\n\* user specified IP address .*\n\* network-scoped alias /,
   ],
+  [
+    {
+      HostConfig: { NetworkMode: 'front' },
+      NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { IPv4Address: '192.0.2.200' } } } },
+    },
+    /^invalid endpoint settings:\nno configured subnet or ip-range contain the IP address 192\.0\.2\.200$/,
+  ],
 ];
 
 test('what an endpoint cannot have is refused, and nothing is made', async () => {
   for (const [body, message] of REFUSED) {
     const answer = await create('/containers/create', body);
     assert.equal(answer.status, 400, JSON.stringify(body));
-    assert.match(answer.message ?? '', message);
+    const [, network, problem] = /^invalid config for network (\w+): (.*)$/s.exec(answer.message ?? '') ?? [];
+    // A problem between several networks names none of them.
+    assert.match(problem ?? answer.message ?? '', message);
+    assert.equal(network === undefined, message.source.startsWith('several'), answer.message);
   }
   await create('/containers/create?name=plain', { HostConfig: { NetworkMode: 'front' } });
   await callJson(engine.socketPath, 'POST', '/containers/plain/start');

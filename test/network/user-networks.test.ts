@@ -150,7 +150,7 @@ test('static addresses where the client chose the subnet, and only there', async
   );
   await assert.rejects(
     attachSandbox(networks, [], { network: 'chosen', ipv4: '192.0.2.1' }),
-    fails('invalid', /no configured subnet contains IP address 192\.0\.2\.1/),
+    fails('invalid', /no configured subnet or ip-range contain the IP address 192\.0\.2\.1/),
   );
   await networks.create(request('any', { subnets: [] }));
   await assert.rejects(
@@ -238,7 +238,11 @@ function badSubnets(taken: string): readonly Bad[] {
       'forbidden',
       /Pool overlaps with other one on this address space/,
     ],
-    [request('x', { subnets: [subnet({ subnet: 'nonsense' })] }), 'invalid', /invalid subnet: nonsense/],
+    [
+      request('x', { subnets: [subnet({ subnet: 'nonsense' })] }),
+      'invalid',
+      /invalid subnet nonsense: invalid CIDR block notation$/,
+    ],
     [request('x', { subnets: [subnet({ subnet: own, gateway: '192.0.2.1' })] }), 'invalid', /gateway 192\.0\.2\.1/],
     [
       request('x', { subnets: [subnet({ subnet: own, ipRange: '192.0.2.0/28' })] }),

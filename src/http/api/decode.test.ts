@@ -5,6 +5,7 @@ import { decodeCreate } from './container-create.js';
 import { decodeUpdate } from './container-update.js';
 import { humanDuration } from './container-view.js';
 import { parseFilters } from './filters.js';
+import { healthcheck } from './healthcheck.js';
 
 const newest = (): boolean => true;
 const older =
@@ -157,6 +158,11 @@ test('filters in both forms, and nothing else', () => {
   assert.equal(parseFilters('{"label":["a"]}').matchesLabels({}), false);
   assert.equal(parseFilters('{"name":["^/we"]}').matchesPattern('name', '/web'), true);
   assert.equal(parseFilters('{"name":["("]}').matchesPattern('name', '/web'), false);
+});
+
+test('members that mean the same when they are zero stay out', () => {
+  const given = { Interval: 0, StartPeriod: 0, Retries: 3, Test: [] };
+  assert.deepEqual(healthcheck.decode(given, 'Healthcheck'), { Test: [], Retries: 3 });
 });
 
 test('durations in the words that scripts parse', () => {

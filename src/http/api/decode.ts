@@ -71,6 +71,14 @@ export function optional<T>(inner: Decoder<T>): Decoder<T | undefined> {
   return decoder<T | undefined>(inner.decode, () => undefined);
 }
 
+/** Returns a decoder for a field that stays out when it is absent, false, 0 or '', which mean the same here. */
+export function unlessZero<T extends boolean | number | string>(inner: Decoder<T>): Decoder<T | undefined> {
+  return decoder<T | undefined>(
+    (value, path) => inner.decode(value, path) || undefined,
+    () => undefined,
+  );
+}
+
 /** Returns a decoder whose absent value is null. */
 export function nullable<T>(inner: Decoder<T>): Decoder<T | null> {
   return decoder<T | null>(inner.decode, () => null);

@@ -19,7 +19,7 @@ import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
 import { planLegacyLinks } from '../network/legacy-links.js';
 import { inheritedMounts, planMounts } from '../mounts/mount-plan.js';
-import { checkEndpoint, checkLinkNames } from '../network/network-change.js';
+import { checkLinkNames, checkNewEndpoint } from '../network/network-change.js';
 import { parseSignal } from '../../../text/signals.js';
 import { now } from '../streams/timestamps.js';
 import { ownMember } from '../../../text/own-member.js';
@@ -227,7 +227,7 @@ function planNetworks(
     const network = findNetwork(deps.network, nameOrId);
     // The daemon has no default network, so the container gets loopback alone.
     if (!network && nameOrId === 'bridge') return;
-    if (network) checkEndpoint(network, request);
+    if (network) checkNewEndpoint(network, request);
     plan.set(network?.name ?? nameOrId, { request });
   };
   add(mode, ownMember(endpoints, mode) ?? {});

@@ -3,8 +3,9 @@
  * Pure.
  */
 import { isIP } from 'node:net';
-import { type EngineError, forbidden, internal, invalid } from '../../../errors/engine-error.js';
+import { type EngineError, forbidden, internal, invalid, isEngineError } from '../../../errors/engine-error.js';
 import { endpointOptionProblems, wantedLinkName } from '../../../network/endpoint-options.js';
+import { contains, parseSubnet } from '../../../network/subnet.js';
 import type { NetworkSummary } from '../../../ports/network.js';
 import type { ContainerRecord, EndpointRequest } from '../container.record.js';
 import { checkOneLine } from '../../../runtime/one-line.js';
@@ -17,13 +18,40 @@ export type NetworkChange =
 const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 
 /**
- * Checks what a client asks of an endpoint.
+ * Checks what a client asks of an endpoint of a container that is connected.
  * @throws EngineError invalid naming everything that the network cannot give, not just the first.
  */
-export function checkEndpoint(
+export function checkEndpoint(network: NetworkSummary, request: EndpointRequest): void {
+  const { misplaced, malformed } = endpointProblems(network, request);
+  const problems = [...misplaced, ...malformed];
+  if (problems.length > 0) {
+    const isPlain = problems.length === 1 && misplaced.length > 0;
+    throw invalid(isPlain ? problems.join() : invalidSettings(problems), { code: 'ENDPOINT' });
+  }
+  checkMacAddress(request);
+}
+
+/**
+ * Checks what a client asks of an endpoint of a container that is created. The words are those of the known engine,
+ * which already looks here whether the network has the wanted addresses.
+ * @throws EngineError invalid, as `checkEndpoint`.
+ */
+export function checkNewEndpoint(network: NetworkSummary, request: EndpointRequest): void {
+  try {
+    const { misplaced, malformed } = endpointProblems(network, request);
+    const problems = [...misplaced, ...malformed, ...outsideAddresses(network, request)];
+    if (problems.length > 0) throw invalid(invalidSettings(problems), { code: 'ENDPOINT' });
+    checkMacAddress(request);
+  } catch (error) {
+    if (!isEngineError(error, 'invalid')) throw error;
+    throw invalid(`invalid config for network ${network.name}: ${error.message}`, { cause: error });
+  }
+}
+
+function endpointProblems(
   { hasNames }: NetworkSummary,
-  { IPAMConfig, Aliases, Links, MacAddress, DriverOpts }: EndpointRequest,
-): void {
+  { IPAMConfig, Aliases, Links, DriverOpts }: EndpointRequest,
+): { readonly misplaced: readonly string[]; readonly malformed: readonly string[] } {
   checkOneLine('Aliases', Aliases);
   checkOneLine('Links', Links);
   const { IPv4Address = '', IPv6Address = '', LinkLocalIPs = [] } = IPAMConfig ?? {};
@@ -42,14 +70,25 @@ export function checkEndpoint(
   for (const address of LinkLocalIPs)
     if (isIP(address) === 0) malformed.push(`invalid link-local IP address: ${address}`);
   malformed.push(...endpointOptionProblems(DriverOpts ?? {}));
-  const [first, ...others] = [...misplaced, ...malformed];
-  if (first !== undefined) {
-    const isPlain = others.length === 0 && misplaced.length > 0;
-    const problems = others.length === 0 ? first : `* ${[first, ...others].join('\n* ')}`;
-    throw invalid(isPlain ? problems : `invalid endpoint settings:\n${problems}`, { code: 'ENDPOINT' });
-  }
+  return { misplaced, malformed };
+}
+
+/** Returns a problem for each wanted address that is in none of the network's subnets; a plugin has its own rules. */
+function outsideAddresses({ hasNames, ipam, subnets }: NetworkSummary, { IPAMConfig }: EndpointRequest): string[] {
+  if (!hasNames || ipam.driver !== 'default' || subnets.length === 0) return [];
+  const within = subnets.map(({ subnet }) => parseSubnet(subnet, 'subnet'));
+  return [IPAMConfig?.IPv4Address ?? '', IPAMConfig?.IPv6Address ?? '']
+    .filter((address) => address !== '' && !within.some((subnet) => isIP(address) !== 0 && contains(subnet, address)))
+    .map((address) => `no configured subnet or ip-range contain the IP address ${address}`);
+}
+
+function invalidSettings(problems: readonly string[]): string {
+  return `invalid endpoint settings:\n${problems.length === 1 ? problems.join() : `* ${problems.join('\n* ')}`}`;
+}
+
+function checkMacAddress({ MacAddress }: EndpointRequest): void {
   if (MacAddress && !MAC_ADDRESS.test(MacAddress))
-    throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
+    throw invalid(`invalid MAC address ${MacAddress}`, { code: 'MAC_ADDRESS' });
 }
 
 /** Checks the names of links. @throws EngineError invalid where two endpoints of a container ask for the same one. */
