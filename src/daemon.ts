@@ -13,19 +13,34 @@ import { limitArenas } from './sys/process/memory.js';
 import { claimPidfile } from './sys/process/pidfile.js';
 import { Reserve } from './sys/files/reserve.js';
 import { openIdMaps } from './sys/users/remapped-user.js';
-import { createLogger, type LogLevel } from './telemetry/logger.js';
+import { leadsToJournal } from './telemetry/journal.js';
+import { createLogger, type LogLevel, type RootLogger } from './telemetry/logger.js';
 import { StateDump } from './telemetry/state-dump.js';
 import { BUILD } from './version.js';
 
 /** After so many requests to stop, the daemon ends at once. */
 const IMPATIENT_SIGNALS = 3;
 
+function logLevel({ current, fixed }: LiveConfig): LogLevel {
+  return current.debug ? 'debug' : fixed.logLevel;
+}
+
+function openLog(config: LiveConfig): RootLogger {
+  const { logFormat, rawLogs } = config.fixed;
+  return createLogger({
+    level: logLevel(config),
+    format: logFormat,
+    rawLogs,
+    isJournal: leadsToJournal(process.env, process.stderr.fd),
+    stream: process.stderr,
+  });
+}
+
 /** Runs until the daemon is told to stop, and returns the exit code. The last line of the log says what went wrong. */
 export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal): Promise<number> {
   const config = new LiveConfig(loaded);
-  const { logFormat, pidfile, rawLogs } = config.fixed;
-  const level = (): LogLevel => (config.current.debug ? 'debug' : config.fixed.logLevel);
-  const log = createLogger({ level: level(), format: logFormat, rawLogs, stream: process.stderr });
+  const { pidfile } = config.fixed;
+  const log = openLog(config);
   limitArenas();
   const told = new Set<string>();
   tellNotices(config, told, log);
@@ -43,7 +58,7 @@ export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal):
   process.on('SIGTERM', () => onSignal('SIGTERM'));
   process.on('SIGINT', () => onSignal('SIGINT'));
   config.onReload((result) => {
-    log.setLevel(level());
+    log.setLevel(logLevel(config));
     logReload(log, result);
     tellNotices(config, told, log);
   });

@@ -37,6 +37,8 @@ export function containerDefaults(config: Config, hostname: string, facts: HostF
     runtimes: new Set(['runc', RUNC_SHIM, ...Object.keys(config.runtimes)]),
     ipcMode: config.defaultIpcMode,
     cgroupnsMode: cgroupnsMode(config, facts),
+    // Programs that manage control groups of version 1, such as systemd, find theirs only in the host's namespace.
+    privilegedCgroupnsMode: facts.cgroup.version === 2 ? cgroupnsMode(config, facts) : 'host',
     shmSizeBytes: config.defaultShmSizeBytes,
     created: creationDefaults(config),
     hostname,

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { fstatSync } from 'node:fs';
 import { Writable } from 'node:stream';
 import { test } from 'node:test';
 import { notFound } from '../errors/engine-error.js';
+import { leadsToJournal } from './journal.js';
 import { createLogger, type LoggerOptions } from './logger.js';
 
 function capture(options: Partial<LoggerOptions> & { readonly isTTY?: boolean }) {
@@ -40,6 +42,30 @@ test('text lines are key=value, coloured only on a terminal that was not told ot
   const raw = capture({ isTTY: true, rawLogs: true });
   raw.log.error({}, 'bad');
   assert.match(raw.lines()[0] ?? '', /^time=\S+ level=error msg=bad$/);
+});
+
+test('lines for the journal begin with their priority', () => {
+  const { log, lines } = capture({ isJournal: true });
+  log.info({}, 'usual');
+  log.warn({}, 'odd');
+  log.error({}, 'bad');
+  log.fatal({}, 'the end');
+  assert.deepEqual(
+    lines().map((line) => /^<(\d)>time=\S+ level=(\w+)/.exec(line)?.slice(1)),
+    [
+      ['6', 'info'],
+      ['4', 'warn'],
+      ['3', 'error'],
+      ['2', 'fatal'],
+    ],
+  );
+});
+
+test('the stream of the journal is the one that the service manager has named', () => {
+  const { dev, ino } = fstatSync(0);
+  assert.equal(leadsToJournal({ JOURNAL_STREAM: `${dev}:${ino}` }, 0), true);
+  assert.equal(leadsToJournal({ JOURNAL_STREAM: `${dev}:${ino + 1}` }, 0), false);
+  assert.equal(leadsToJournal({}, 0), false);
 });
 
 test('the level can be changed, for children too', () => {

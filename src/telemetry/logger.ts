@@ -9,6 +9,8 @@ export interface LoggerOptions {
   readonly format: 'text' | 'json';
   /** Full timestamps and no colours, even on a terminal. */
   readonly rawLogs: boolean;
+  /** The stream leads to systemd's journal, where a line begins with its priority. */
+  readonly isJournal?: boolean;
   readonly stream: NodeJS.WritableStream & { readonly isTTY?: boolean };
 }
 
@@ -31,6 +33,14 @@ interface Record_ {
 /** bunyan adds these members to every record, and no reader of this log wants them. */
 const INTERNAL = new Set(['name', 'hostname', 'pid', 'v', 'level', 'msg', 'time']);
 const COLOURS: Readonly<Record<string, number>> = { debug: 37, info: 36, warn: 33, error: 31, fatal: 31 };
+/** Priorities of syslog by level. systemd takes them off the lines again (sd-daemon(3)). */
+const PRIORITIES: ReadonlyMap<string, number> = new Map([
+  ['debug', 7],
+  ['info', 6],
+  ['warn', 4],
+  ['error', 3],
+  ['fatal', 2],
+]);
 const SECRET = /^(authorization|password|identitytoken|registrytoken|x-registry-auth|secret)$/i;
 /** Fields of log lines are flat or nearly so; what lies deeper is not for a line. */
 const MAX_DEPTH = 6;
@@ -41,7 +51,7 @@ const SCHEME_END = '://';
 /** Matches user and password in a URL. */
 const AUTHORITY = /[^\s/@:]+:[^\s/@]*@/y;
 
-export function createLogger({ level, format, rawLogs, stream }: LoggerOptions): RootLogger {
+export function createLogger({ level, format, rawLogs, isJournal = false, stream }: LoggerOptions): RootLogger {
   const colours = format === 'text' && !rawLogs && stream.isTTY === true;
   const shared = { level: bunyan.resolveLevel(level) };
   const recent: string[] = [];
@@ -50,7 +60,7 @@ export function createLogger({ level, format, rawLogs, stream }: LoggerOptions):
     const line = format === 'json' ? jsonLine(record) : textLine(record, colours);
     recent.push(line.slice(0, RECENT_LINE_CHARS));
     if (recent.length > RECENT_LINES) recent.shift();
-    stream.write(line);
+    stream.write(isJournal ? `<${PRIORITIES.get(levelName(record.level)) ?? 6}>${line}` : line);
   };
   const root = bunyan.createLogger({
     name: 'engined',

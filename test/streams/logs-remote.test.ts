@@ -358,6 +358,9 @@ test(
       for (const [field, text] of Object.entries(expected))
         assert.ok(has(field, text), `${field}=${text} in ${JSON.stringify(received.toString('latin1'))}`);
       assert.ok(has('PRIORITY', '3') && has('MESSAGE', 'to stderr'));
+      assert.ok(has('CONTAINER_LOG_ORDINAL', '1') && has('CONTAINER_LOG_ORDINAL', '2'));
+      const epochs = received.toString('latin1').match(/CONTAINER_LOG_EPOCH\n[^]{8}[0-9a-f]{64}\n/g) ?? [];
+      assert.deepEqual([epochs.length, new Set(epochs).size], [2, 1]);
     } finally {
       journal.kill();
       if (made !== undefined) await rm(made, { recursive: true });

@@ -1,4 +1,5 @@
 /** The journald driver: the journal's native protocol, one datagram an entry. */
+import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { internal, messageOf } from '../../errors/engine-error.js';
 import { UnixDatagram } from '../../sys/net/unix-datagram.js';
@@ -27,6 +28,8 @@ export const journaldDriver: RemoteDriver = {
         CONTAINER_TAG: tag,
         IMAGE_NAME: container.imageName,
         SYSLOG_IDENTIFIER: tag,
+        // Readers find lines that were lost or came twice by these two.
+        CONTAINER_LOG_EPOCH: randomBytes(32).toString('hex'),
         ...Object.fromEntries(
           Object.entries(extraAttributes(container)).flatMap(([name, value]) =>
             fieldName(name) === '' ? [] : [[fieldName(name), value]],
@@ -35,12 +38,14 @@ export const journaldDriver: RemoteDriver = {
       }).map(([name, value]) => field(name, value)),
     );
     let socket = UnixDatagram.open(SOCKET);
+    let ordinal = 0;
     return {
       ...DEFAULT_BATCH,
       batchRecords: 1,
       async send(records, signal) {
         for (const record of records) {
-          const entry = Buffer.concat([fixed, ...fieldsOf(record)]);
+          ordinal += 1;
+          const entry = Buffer.concat([fixed, field('CONTAINER_LOG_ORDINAL', String(ordinal)), ...fieldsOf(record)]);
           try {
             await socket.send(entry, signal);
           } catch (error) {

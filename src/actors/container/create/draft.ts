@@ -32,6 +32,7 @@ export interface ContainerDefaults {
   readonly runtimes: ReadonlySet<string>;
   readonly ipcMode: string;
   readonly cgroupnsMode: string;
+  readonly privilegedCgroupnsMode: string;
   readonly shmSizeBytes: number;
   readonly created: CreationDefaults;
   readonly hostname: string;
@@ -119,8 +120,7 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     },
     ShmSize: host.ShmSize === 0 ? defaults.shmSizeBytes : host.ShmSize,
     IpcMode: byId(host.IpcMode, deps) || defaults.ipcMode,
-    CgroupnsMode:
-      host.CgroupnsMode || (host.Privileged && defaults.cgroupnsMode === 'private' ? 'host' : defaults.cgroupnsMode),
+    CgroupnsMode: host.CgroupnsMode || (host.Privileged ? defaults.privilegedCgroupnsMode : defaults.cgroupnsMode),
     SecurityOpt: securityOptions(host),
     Runtime: host.Runtime || defaults.runtime,
     MemorySwap: host.Memory > 0 && host.MemorySwap === 0 ? Math.min(host.Memory * 2, MAX_INTEGER) : host.MemorySwap,
