@@ -1,0 +1,253 @@
+/**
+ * Contract of the build engine: what a door (the classic `POST /build`, or the services of BuildKit) hands to it, and
+ * what it hears. Doors translate and do nothing else, so a Dockerfile gives the same files whichever door it came by.
+import type { Ulimit } from './container.js';
+import type { ImageConfigDocument } from './images.js';
+import type { Digest } from './storage.js';
+
+export interface BuildRequest {
+  /** Name of the build while it runs: BuildKit's reference, the classic build ID, or a random one. */
+  readonly id: string;
+  readonly dockerfile: { readonly name: string; readonly text: Buffer };
+  /** The main context. It is asked only when a step needs it. */
+  readonly context: BuildContext;
+  /** Contexts by name, in lower case. They stand for images of the same name, and stages may be based on them. */
+  readonly namedContexts: ReadonlyMap<string, NamedContext>;
+  /** Name or index of the stage to build; empty means the last one. */
+  readonly target: string;
+  /** undefined: the argument is mentioned without a value, so it has none. */
+  readonly buildArgs: ReadonlyMap<string, string | undefined>;
+  readonly labels: ReadonlyMap<string, string>;
+  /** Such as `linux/amd64`; empty means the host's. */
+  readonly platforms: readonly string[];
+  /** Names of stages in lower case whose steps take nothing from the cache. */
+  readonly noCache: 'all' | readonly string[] | undefined;
+  /** Asks the registry for base images, also when they are here. */
+  readonly pull: boolean;
+  readonly run: RunSettings;
+  /** Set for the classic builder: every step leaves an image, and RUN a container. */
+  readonly classic?: ClassicSettings;
+  readonly cacheFrom: readonly CacheSource[];
+  readonly outputs: readonly BuildOutput[];
+  /** Asked when a step that is not cached needs the secret. undefined: there is none with this name. */
+  readonly secret: (id: string) => Promise<Buffer | undefined>;
+  /** Makes a connection to the client's agent; throws when the client has none with this name. */
+  readonly sshAgent: (id: string) => Promise<SshAgent>;
+  /** Returns what the client gives for a registry, such as `docker.io`. */
+  readonly credentials: (registryHost: string) => Promise<BuildCredentials | undefined>;
+  readonly observer: BuildObserver;
+}
+
+/** Settings of all RUN steps. */
+export interface RunSettings {
+  /** Empty, `default`, `none`, `host`; the classic builder also has names of networks and `container:ID`. */
+  readonly networkMode: string;
+  /** `name:address`, as in a container's configuration. */
+  readonly extraHosts: readonly string[];
+  /** 0 means the default. */
+  readonly shmSize: number;
+  readonly ulimits: readonly Ulimit[];
+  readonly cgroupParent: string;
+  readonly hostname: string;
+  readonly memory: number;
+  readonly memorySwap: number;
+  readonly cpuShares: number;
+  readonly cpuPeriod: number;
+  readonly cpuQuota: number;
+  readonly cpusetCpus: string;
+  readonly cpusetMems: string;
+  /** `network.host`, `security.insecure`: what the client has granted and the configuration allows. */
+  readonly entitlements: readonly string[];
+}
+
+export interface ClassicSettings {
+  /** Removes the container of a RUN that has succeeded. */
+  readonly removeContainers: boolean;
+  /** Removes it also when it has failed. */
+  readonly forceRemove: boolean;
+  /** Puts all that was made over the base image into one layer. */
+  readonly squash: boolean;
+}
+
+export interface BuildCredentials {
+  readonly username?: string;
+  readonly password?: string;
+  readonly identityToken?: string;
+  readonly registryToken?: string;
+  readonly serverAddress?: string;
+}
+
+/** A way to the client's agent, as a socket on this host that RUN steps mount. */
+export interface SshAgent {
+  readonly socketPath: string;
+  close(): Promise<void>;
+}
+
+/** Where records of earlier builds are found. The type is `registry`, `local`, or `image` (the classic builder). */
+export interface CacheSource {
+  readonly type: string;
+  readonly attributes: ReadonlyMap<string, string>;
+}
+
+export type NamedContext =
+  | { readonly kind: 'image'; readonly reference: string }
+  | { readonly kind: 'tree'; readonly context: BuildContext }
+  /** A git repository or an address whose content is fetched by this daemon. */
+  | { readonly kind: 'remote'; readonly url: string }
+  /** The result of a build that has not ended, or has ended and is held. */
+  | { readonly kind: 'result'; readonly result: PlatformResult };
+
+/** What of a context is wanted. */
+export interface TreeSelection {
+  /** Patterns of the ignore file, as they were written, without its comments. */
+  readonly ignore: readonly string[];
+  /** Paths and patterns of the sources that steps read; empty means everything. */
+  readonly follow: readonly string[];
+}
+
+/** Files of a client's. */
+export interface BuildContext {
+  /** One small file, such as the ignore file. undefined: there is none. */
+  readFile(path: string): Promise<Buffer | undefined>;
+  /**
+   * Brings files to this host. More than was asked for may come, and the ignore patterns need not have been applied:
+   * the engine applies them itself.
+   */
+  tree(selection: TreeSelection, signal: AbortSignal): Promise<ContextTree>;
+}
+
+/** A directory of files with owners and times as the client sent them. It does not change until it is released. */
+export interface ContextTree {
+  readonly directory: string;
+  release(): Promise<void>;
+}
+
+/** What is to become of the result. */
+export type BuildOutput =
+  /** An image in the store, with these names in their familiar form, maybe none. */
+  | { readonly kind: 'image'; readonly names: readonly string[] }
+  /** The door reads the files of the result itself, and gets them by this call before the build ends. */
+  | { readonly kind: 'files'; readonly take: (results: readonly ResultFiles[]) => Promise<void> };
+
+/** The files of a result, at a directory that is mounted read-only as long as `take` runs. */
+export interface ResultFiles {
+  readonly platform: string;
+  readonly directory: string;
+}
+
+/** The result for one platform. */
+export interface PlatformResult {
+  readonly platform: string;
+  readonly config: ImageConfigDocument;
+  /** undefined: there are no files. */
+  readonly topLayer: Digest | undefined;
+}
+
+export interface BuildResult {
+  readonly platforms: readonly PlatformResult[];
+  /** ID of the image; undefined when no output made one. */
+  readonly imageId: Digest | undefined;
+  /** Build arguments of the request that no instruction used. */
+  readonly unusedArgs: readonly string[];
+}
+
+/** A build that runs. `result` rejects with an EngineError, a `BuildFailure` where a step or a line is to blame. */
+export interface RunningBuild {
+  readonly id: string;
+  readonly result: Promise<BuildResult>;
+  /** Ends all steps; `result` rejects with `context canceled`. */
+  cancel(): void;
+}
+
+export interface BuildEngine {
+  start(request: BuildRequest): RunningBuild;
+  /** Cancels the build with this ID; an unknown one is no error. */
+  cancel(id: string): void;
+  /** Describes what is kept of earlier builds. */
+  cacheUsage(): readonly CacheUsage[];
+  pruneCache(selection: CachePrune): Promise<{ readonly removed: readonly CacheUsage[]; readonly reclaimed: number }>;
+}
+
+/** A record of the cache, as clients see it. Times are in ms since 1970. */
+export interface CacheUsage {
+  readonly id: string;
+  readonly parents: readonly string[];
+  readonly type: 'regular' | 'internal' | 'frontend' | 'source.local' | 'source.git.checkout' | 'exec.cachemount';
+  readonly description: string;
+  readonly inUse: boolean;
+  /** Its files belong to an image, too. */
+  readonly shared: boolean;
+  readonly size: number;
+  readonly createdAt: number;
+  readonly lastUsedAt: number | undefined;
+  readonly usageCount: number;
+}
+
+/** Limits in bytes; 0 means none. */
+export interface CachePrune {
+  readonly all: boolean;
+  readonly keepDurationMs: number;
+  readonly reservedSpace: number;
+  readonly maxUsedSpace: number;
+  readonly minFreeSpace: number;
+  readonly selects: (record: CacheUsage) => boolean;
+}
+
+/** What failed, in words, with what clients show besides. */
+export interface BuildFailureFacts {
+  /** Exit code of the process of a RUN. */
+  readonly exitCode?: number;
+  /** Digest of the vertex that failed. */
+  readonly vertex?: string;
+  /** Lines of the Dockerfile, counted from 1; both are part of it. */
+  readonly lines?: { readonly start: number; readonly end: number };
+}
+
+/**
+ * Hears what happens, at once and without waiting; each door makes its own form of it. An observer must not throw.
+ */
+export interface BuildObserver {
+  /** Something of a vertex is new or has changed. */
+  vertex(vertex: BuildVertex): void;
+  status(status: BuildStatus): void;
+  /** Output of a vertex; 1 is standard output, 2 the other one. The bytes stay as they are. */
+  log(vertex: string, stream: 1 | 2, bytes: Buffer): void;
+  warning(warning: BuildWarning): void;
+  /** Steps in the words of the classic builder, only with `classic` settings. */
+  classic(event: ClassicEvent): void;
+}
+
+/** Times are in ms since 1970. */
+export interface BuildVertex {
+  readonly digest: string;
+  readonly inputs: readonly string[];
+  readonly name: string;
+  readonly cached: boolean;
+  readonly started?: number;
+  readonly completed?: number;
+  readonly error?: string;
+}
+
+export interface BuildStatus {
+  readonly id: string;
+  readonly vertex: string;
+  readonly name: string;
+  readonly current: number;
+  readonly total: number;
+  readonly started?: number;
+  readonly completed?: number;
+}
+
+export interface BuildWarning {
+  readonly vertex: string;
+  readonly level: number;
+  readonly short: string;
+  readonly detail: readonly string[];
+  readonly url: string;
+  readonly ranges: readonly { readonly start: number; readonly end: number }[];
+}
+
+export type ClassicEvent =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'output'; readonly stream: 1 | 2; readonly bytes: Buffer }
+  | { readonly kind: 'stage'; readonly imageId: Digest };
