@@ -153,6 +153,12 @@ function readEscape(reader, inSet) {
     reader.at += hex[0].length - 1;
     return one(Number.parseInt(hex[1] ?? hex[2] ?? hex[3], 16));
   }
+  const property = /^p\{\w+\}/.exec(reader.source.slice(reader.at - 1));
+  if (property) {
+    // A property of Unicode counts as every character: an ambiguity may be seen where none is, never the reverse.
+    reader.at += property[0].length - 1;
+    return ANY;
+  }
   if (/[pPkcxu1-9]/.test(char)) fail(reader, `\\${char} is not understood`);
   return one(char.codePointAt(0));
 }

@@ -1,0 +1,23 @@
+/** Errors say what is wrong with a Dockerfile, with the lines that a client shows below the message. */
+import { EngineError } from '../../errors/engine-error.js';
+import type { LineRange } from './ast.js';
+
+export class DockerfileError extends EngineError {
+  /** @param lines undefined while the thrower does not know them: who reads the instruction adds them. */
+  constructor(
+    message: string,
+    readonly lines?: LineRange,
+  ) {
+    super('invalid', message, { code: 'DOCKERFILE' });
+  }
+}
+
+/** Runs a part of the parser; its errors get the lines that are concerned, unless they have some already. */
+export function atLines<T>(lines: LineRange, part: () => T, prefix = ''): T {
+  try {
+    return part();
+  } catch (error) {
+    if (error instanceof DockerfileError) throw new DockerfileError(prefix + error.message, error.lines ?? lines);
+    throw error;
+  }
+}

@@ -1,0 +1,47 @@
+/**
+ * From the text of a Dockerfile to its stages and instructions. Everything that can be said without the arguments of
+ * the build is said here, in BuildKit's words.
+ */
+import type { ArgInstruction, Dockerfile, Instruction, Stage } from './ast.js';
+import { atLines, DockerfileError } from './dockerfile-error.js';
+import { type Features, featuresOf } from './features.js';
+import { parseInstruction } from './instruction.js';
+import { readNodes } from './nodes.js';
+
+const NO_FEATURES: Features = { parents: false, labs: false };
+
+/**
+ * @param features replaces those that follow from the `# syntax=` of the text.
+ * @throws DockerfileError with the lines that are concerned.
+ */
+export function parseDockerfile(source: Buffer | string, features?: Features): Dockerfile {
+  const text = typeof source === 'string' ? source : source.toString('utf8');
+  if (text === '') throw new DockerfileError('the Dockerfile cannot be empty');
+  const { nodes, directives, escape, emptyContinuations } = readNodes(text);
+  const allowed = features ?? featuresOf(text) ?? NO_FEATURES;
+  const globalArgs: ArgInstruction[] = [];
+  const stages: (Stage & { readonly instructions: Instruction[] })[] = [];
+  for (const node of nodes) {
+    const prefix = `dockerfile parse error on line ${node.lines.start}: `;
+    const parsed = atLines(node.lines, () => parseInstruction(node, escape, allowed), prefix);
+    if (parsed.kind === 'FROM') {
+      const { kind, ...head } = parsed;
+      void kind;
+      stages.push({ ...head, index: stages.length, instructions: [] });
+    } else if (stages.length === 0 && parsed.kind === 'ARG') globalArgs.push(parsed);
+    else if (stages.length === 0) throw new DockerfileError('no build stage in current context', node.lines);
+    else stages.at(-1)?.instructions.push(parsed);
+  }
+  if (stages.length === 0) throw new DockerfileError('dockerfile contains no stages to build');
+  return { text, directives, escape, globalArgs, stages, emptyContinuations };
+}
+
+/** Reads the instruction of an ONBUILD. @throws DockerfileError */
+export function parseTrigger(expression: string, features = NO_FEATURES): Instruction {
+  const [node] = readNodes(expression).nodes;
+  if (node === undefined) throw new DockerfileError('file with no instructions');
+  const prefix = `dockerfile parse error on line ${node.lines.start}: `;
+  const parsed = atLines(node.lines, () => parseInstruction(node, '\\', features), prefix);
+  if (parsed.kind === 'FROM') throw new DockerfileError("FROM isn't allowed as an ONBUILD trigger");
+  return parsed;
+}

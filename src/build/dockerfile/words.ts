@@ -1,0 +1,102 @@
+/** Cuts the arguments of instructions into words, in the ways that the instructions have. */
+import { DockerfileError } from './dockerfile-error.js';
+import { isSpace } from './shell-lexer.js';
+
+/** The white space between a keyword and its arguments, and between plain arguments. */
+const BLANKS = /[\t\v\f\r ]+/;
+
+export function splitBlanks(text: string): string[] {
+  return text.split(BLANKS);
+}
+
+/** Returns what stands before the first blanks and what follows them. */
+export function cutBlanks(text: string): readonly [string, string | undefined] {
+  const match = BLANKS.exec(text);
+  if (match === null) return [text, undefined];
+  return [text.slice(0, match.index), text.slice(match.index + match[0].length)];
+}
+
+/** White space as Go's strings.TrimSpace knows it, which leaves U+FEFF where it is. */
+export function trimSpace(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && isSpace(text[start] ?? '')) start++;
+  while (end > start && isSpace(text[end - 1] ?? '')) end--;
+  return text.slice(start, end);
+}
+
+/** Words as in a shell. Quotes and escape characters stay in them: the lexer removes them later. */
+export function shellWords(text: string, escape: string): string[] {
+  const words: string[] = [];
+  let word = '';
+  let quote = '';
+  let isInside = false;
+  for (let at = 0; at < text.length; at++) {
+    let char = text[at] ?? '';
+    if (quote === '' && isSpace(char)) {
+      if (isInside && word !== '') words.push(word);
+      word = '';
+      isInside = false;
+      continue;
+    }
+    isInside = true;
+    if (char === quote) quote = '';
+    else if (quote === '' && (char === '"' || char === "'")) quote = char;
+    else if (char === escape && quote !== "'") {
+      if (at + 1 === text.length) break;
+      word += char;
+      char = text[++at] ?? '';
+    }
+    word += char;
+  }
+  if (isInside && word !== '') words.push(word);
+  return words;
+}
+
+/** Finds the flags before the arguments: words that begin with two dashes, without their quotes. */
+export function splitFlags(text: string, escape: string): { readonly flags: string[]; readonly rest: string } {
+  const flags: string[] = [];
+  let at = 0;
+  for (;;) {
+    while (at < text.length && isSpace(text[at] ?? '')) at++;
+    if (!text.startsWith('--', at)) return { flags, rest: text.slice(at) };
+    const word = flagWord(text, at, escape);
+    at = word.end;
+    if (word.text === '--') return { flags, rest: text.slice(at) };
+    if (word.text !== '') flags.push(word.text);
+  }
+}
+
+function flagWord(text: string, start: number, escape: string): { readonly text: string; readonly end: number } {
+  let word = '';
+  let quote = '';
+  let at = start;
+  for (; at < text.length; at++) {
+    const char = text[at] ?? '';
+    if (quote === '' && isSpace(char)) break;
+    if (quote !== '' && char === quote) quote = '';
+    else if (quote === '' && (char === '"' || char === "'")) quote = char;
+    else word += char === escape ? (text[++at] ?? '') : char;
+  }
+  return { text: word, end: at };
+}
+
+/**
+ * Returns the strings of a JSON array; undefined when the text is none, which is a line for a shell then.
+ * @throws DockerfileError when other things than strings are in the array.
+ */
+export function jsonStrings(text: string): string[] | undefined {
+  const json = trimSpace(text);
+  if (!json.startsWith('[')) return undefined;
+  let values: unknown;
+  try {
+    values = JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+  if (!Array.isArray(values)) return undefined;
+  return values.map((value: unknown) => {
+    if (typeof value === 'string') return Buffer.from(value).toString();
+    throw new DockerfileError('when using JSON array syntax, arrays must be comprised of strings only');
+  });
+}
