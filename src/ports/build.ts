@@ -1,6 +1,7 @@
 /**
  * Contract of the build engine: what a door (the classic `POST /build`, or the services of BuildKit) hands to it, and
  * what it hears. Doors translate and do nothing else, so a Dockerfile gives the same files whichever door it came by.
+ */
 import type { Ulimit } from './container.js';
 import type { ImageConfigDocument } from './images.js';
 import type { Digest } from './storage.js';
