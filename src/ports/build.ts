@@ -98,7 +98,7 @@ export type NamedContext =
   /** The result of a build that has not ended, or has ended and is held. */
   | { readonly kind: 'result'; readonly result: PlatformResult };
 
-/** What of a context is wanted. */
+/** A part of a context that is wanted. */
 export interface TreeSelection {
   /** Patterns of the ignore file, as they were written, without its comments. */
   readonly ignore: readonly string[];
@@ -123,7 +123,7 @@ export interface ContextTree {
   release(): Promise<void>;
 }
 
-/** What is to become of the result. */
+/** The use of the result. */
 export type BuildOutput =
   /** An image in the store, with these names in their familiar form, maybe none. */
   | { readonly kind: 'image'; readonly names: readonly string[] }
@@ -194,7 +194,7 @@ export interface CachePrune {
   readonly selects: (record: CacheUsage) => boolean;
 }
 
-/** What failed, in words, with what clients show besides. */
+/** Facts about a failure that clients show besides its message. They are in the details of the EngineError. */
 export interface BuildFailureFacts {
   /** Exit code of the process of a RUN. */
   readonly exitCode?: number;
