@@ -19,6 +19,8 @@ const RUN_ONE = [
   '--test-force-exit',
   ...['--test-reporter', join(ROOT, 'scripts', 'test-report.mjs'), '--test-reporter-destination', 'stdout'],
 ];
+/** These run in a virtual machine (scripts/test-vm.mjs). */
+const IN_MACHINE = 'vm/';
 const COMPILED = join(ROOT, 'dist');
 /** Most of the time a test waits for something: a container that starts, a timer, a disk. */
 const FILES_PER_PROCESSOR = 3;
@@ -34,7 +36,7 @@ let runs = 0;
 function testFiles(dir) {
   if (named.length > 0 && parts.length === 0) return [];
   return readdirSync(join(ROOT, dir), { recursive: true })
-    .filter((path) => path.endsWith('.test.ts'))
+    .filter((path) => path.endsWith('.test.ts') && !path.startsWith(IN_MACHINE))
     .map((path) => join(dir, path))
     .filter((path) => parts.length === 0 || parts.some((part) => path.includes(part)))
     .toSorted()

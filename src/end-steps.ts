@@ -1,4 +1,5 @@
 /** The steps of an end, in this order: a part is ended when nobody uses it any more. */
+import { isRunning } from './actors/container/container.record.js';
 import { stopContainers } from './actors/engine/shutdown.js';
 import type { EngineLife, Step } from './start-steps.js';
 import { removeTemporaryFiles } from './sys/files/temporary-directory.js';
@@ -17,7 +18,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['garbage collection', ({ parts }) => parts.garbage.close()],
   // Before recovery it does not know the containers of an earlier run, which may still need the bridge.
   ['networks', ({ parts, hasRecovered }) => hasRecovered && parts.drivers.network.stop()],
-  ['supervisor', ({ parts }) => parts.drivers.supervisor.stop()],
+  ['supervisor', (life) => life.parts.drivers.supervisor.stop({ leavesTasks: leavesTasks(life) })],
   ['authorization plugins', ({ parts }) => parts.authorization.close()],
   ['events', ({ parts }) => parts.drivers.events.close()],
   ['layers', ({ parts }) => parts.drivers.layers.close()],
@@ -46,6 +47,11 @@ async function stopAll({ parts: { base, lives }, hasRecovered, failure }: Engine
   const { live, log } = base;
   if (!hasRecovered || failure || live.current.liveRestore) return;
   await stopContainers(lives.containers, live.current.shutdownTimeoutSeconds, log);
+}
+
+/** With `live-restore` the supervisor stays with what runs, so that no exit is missed until the next daemon. */
+function leavesTasks({ parts: { base, lives }, hasRecovered, failure }: EngineLife): boolean {
+  return hasRecovered && !failure && base.live.current.liveRestore && lives.containers.list().some(isRunning);
 }
 
 async function closeWorkers({ parts: { drivers, transfers, bodyPool } }: EngineLife): Promise<void> {

@@ -133,8 +133,8 @@ export interface TaskService {
 export interface SupervisorProcess {
   /** Resolves when the gRPC endpoint answers; throws unavailable with containerd's last log lines when it does not. */
   start(): Promise<void>;
-  /** Stops the child (not an external one); running shims stay. */
-  stop(): Promise<void>;
+  /** Stops the child (not an external one), unless it shall stay with its tasks; running shims stay in any case. */
+  stop(options?: { readonly leavesTasks?: boolean }): Promise<void>;
   readonly tasks: TaskService;
   /** Process id of the child; undefined for an external one and while the child is down. */
   readonly pid: number | undefined;

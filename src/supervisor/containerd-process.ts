@@ -50,6 +50,8 @@ export interface Containerd {
   readonly isMoving: boolean;
   /** Ends the process by SIGTERM, and by SIGKILL if it does not end. Shims and containers go on. */
   terminate(): Promise<void>;
+  /** Lets the process go on without this daemon; the next one adopts it. Its end is not heard of any more. */
+  leave(): void;
 }
 
 /**
@@ -157,7 +159,9 @@ function follow(
   died: Promise<string>,
 ): Containerd & { booted: Promise<void> } {
   let isDead = false;
+  let isLeft = false;
   const gone = died.then((end) => {
+    if (isLeft) return new Promise<never>(() => {});
     isDead = true;
     log.destroy();
     return end;
@@ -185,6 +189,10 @@ function follow(
       }, TERMINATE_CHECK_MS);
       await gone;
       clearInterval(timer);
+    },
+    leave() {
+      isLeft = true;
+      log.destroy();
     },
   };
 }

@@ -124,13 +124,18 @@ class Supervisor implements SupervisorProcess {
     }
   }
 
-  async stop(): Promise<void> {
+  async stop({ leavesTasks = false } = {}): Promise<void> {
     this.#stopped.abort();
     this.#closeStream?.();
     this.#witness?.close();
     this.#connection.close();
-    await this.#child?.terminate();
-    await this.#keeper;
+    const child = this.#child;
+    // One that is just being started again is not needed by anybody yet.
+    if (leavesTasks && child !== undefined) child.leave();
+    else {
+      await child?.terminate();
+      await this.#keeper;
+    }
     await this.#tasks.close();
   }
 

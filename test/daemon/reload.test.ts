@@ -1,7 +1,7 @@
 /** Reloading the configuration of a running daemon: what changes is seen in what the daemon does. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { chmod, readdir, writeFile } from 'node:fs/promises';
+import { chmod, readdir, readFile, writeFile } from 'node:fs/promises';
 import { hostname, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
@@ -291,17 +291,26 @@ test('live-restore: containers outlive the daemon', async () => {
   const id = await dockerOk(engine, ['run', '-d', '--stop-timeout', '1', registry.reference, 'sleep', '600']);
   const pid = async (): Promise<number> =>
     (await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.Pid;
-  const before = await pid();
+  const supervisor = async (): Promise<string> => readFile(join(engine.dir, 'exec/supervisor/supervisor.pid'), 'utf8');
+  const ends = await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '600']);
+  const before = [await pid(), await supervisor()];
+  const waiting = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${ends}/json`);
   await reload({ 'live-restore': true });
   // The new daemon starts with an empty file.
   assert.equal(await engine.stop(), 0);
-  assert.ok(existsSync(`/proc/${before}`));
+  assert.ok(existsSync(`/proc/${before[0]}`));
+  process.kill(waiting.State.Pid, 'SIGKILL');
+  await waitFor('the other container to end', () => !existsSync(`/proc/${waiting.State.Pid}`));
   await engine.start();
-  assert.equal(await pid(), before);
+  assert.deepEqual([await pid(), await supervisor()], before);
+  const ended = await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${ends}/json`);
+  assert.equal(ended.State.ExitCode, 137);
+  await dockerOk(engine, ['rm', ends]);
   await reload({ 'live-restore': true });
   await reload({});
   assert.equal(await engine.stop(), 0);
-  assert.equal(existsSync(`/proc/${before}`), false);
+  assert.equal(existsSync(`/proc/${before[0]}`), false);
+  await assert.rejects(supervisor(), { code: 'ENOENT' });
   await engine.start();
   await dockerOk(engine, ['rm', id]);
 });

@@ -331,8 +331,8 @@ test('an import from a URL, compressed in any way', { skip: isOriginal }, async 
   const archive = tarOf(busyboxEntries());
   const bodies: Readonly<Record<string, Buffer>> = {
     '/a.tar': archive,
-    '/a.tar.xz': execFileSync('xz', ['-1c'], { input: archive }),
-    '/a.tar.bz2': execFileSync('bzip2', ['-1c'], { input: archive }),
+    '/a.tar.xz': execFileSync('xz', ['-1c'], { input: archive, maxBuffer: Infinity }),
+    '/a.tar.bz2': execFileSync('bzip2', ['-1c'], { input: archive, maxBuffer: Infinity }),
   };
   const server = createServer((request, response) => {
     const body = bodies[request.url ?? ''];

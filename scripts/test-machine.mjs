@@ -1,0 +1,96 @@
+/**
+ * The virtual machine of `npm run test:vm`: a disk with Debian 13, a kernel and its initial RAM disk. They are made
+ * once and kept in a cache. The kernel is that of Debian 12, because that of Debian 13 has crashed under QEMU's
+ * software emulation. Plain Node.
+ */
+import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { makeDebianRoot } from './debian-root.mjs';
+import { findProgram, installPackages, ROOT, run } from './ensure-packages.mjs';
+
+const MACHINE = join(ROOT, 'node_modules', '.cache', 'test-machine');
+const RELEASE = 'trixie';
+const KERNEL_RELEASE = 'bookworm';
+/** Sparse: what is never written takes no place. */
+const DISK_SIZE = '4G';
+const PACKAGES = [
+  ...['systemd-sysv', 'dbus', 'udev', 'kmod', 'apparmor', 'procps', 'iproute2', 'curl'],
+  ...['containerd', 'runc', 'iptables', 'nftables', 'xz-utils', 'busybox-static', 'tini', 'initramfs-tools'],
+];
+/** The disk's driver and its file system are modules; everything else is found once that is mounted. */
+const BOOT_MODULES = ['virtio_pci', 'virtio_blk', 'ext4'];
+
+/** Runs what the second disk brings, and nothing else. Its output goes to the second serial line. */
+const TEST_UNIT = `[Unit]
+Description=Tests of the container engine
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'mount /dev/vdb /srv && exec /bin/sh /srv/scripts/vm-guest.sh'
+StandardInput=null
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS1
+
+[Install]
+WantedBy=multi-user.target
+`;
+
+/** This runs in the new root. The newest kernel of the older release comes by its own name, not by "newest". */
+const INSTALL = `set -e
+mount -t proc proc /proc
+sed s/${RELEASE}/${KERNEL_RELEASE}/ /etc/apt/sources.list > /etc/apt/sources.list.d/kernel.list
+apt-get -qq update
+install='apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends'
+$install ${PACKAGES.join(' ')}
+printf '%s\\n' ${BOOT_MODULES.join(' ')} >> /etc/initramfs-tools/modules
+sed -i s/^MODULES=.*/MODULES=list/ /etc/initramfs-tools/initramfs.conf
+kernel=$(apt-cache show linux-image-cloud-amd64/${KERNEL_RELEASE} |
+  sed -n 's/^Depends: \\([^ ,]*\\).*/\\1/p' | head -n 1)
+$install "$kernel"
+apt-get clean
+systemctl mask containerd.service
+systemctl enable vm-tests.service
+`;
+
+/** Makes the machine if it is not there. Returns the paths of its parts. Needs root. */
+export function ensureMachine() {
+  const parts = { disk: 'disk.img', kernel: 'vmlinuz', ramDisk: 'initrd' };
+  const paths = Object.fromEntries(Object.entries(parts).map(([part, name]) => [part, join(MACHINE, name)]));
+  if (existsSync(MACHINE)) return paths;
+  installPackages({ debootstrap: 'debootstrap', unshare: 'util-linux', 'mkfs.ext4': 'e2fsprogs' });
+  const fresh = `${MACHINE}.${process.pid}`;
+  const root = join(fresh, 'root');
+  mkdirSync(root, { recursive: true });
+  try {
+    makeDebianRoot(RELEASE, root);
+    // Its packages start services of their own otherwise.
+    const policy = join(root, 'usr/sbin/policy-rc.d');
+    writeFileSync(policy, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
+    writeFileSync(join(root, 'etc/hostname'), 'vm\n');
+    mkdirSync(join(root, 'etc/systemd/system'), { recursive: true });
+    writeFileSync(join(root, 'etc/systemd/system/vm-tests.service'), TEST_UNIT);
+    run('unshare', ['--mount', '--propagation', 'private', 'chroot', root, 'sh', '-c', INSTALL], {
+      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    });
+    rmSync(policy);
+    // The tests are run by the program that has compiled them.
+    copyFileSync(process.execPath, join(root, 'usr/bin/node'));
+    for (const [part, prefix] of Object.entries({ kernel: 'vmlinuz-', ramDisk: 'initrd.img-' })) {
+      const [name] = readdirSync(join(root, 'boot')).filter((file) => file.startsWith(prefix));
+      if (name === undefined) throw new Error(`the new machine has no ${prefix}* in /boot`);
+      copyFileSync(join(root, 'boot', name), join(fresh, parts[part]));
+    }
+    makeDisk(root, join(fresh, parts.disk), DISK_SIZE);
+    rmSync(root, { recursive: true });
+    renameSync(fresh, MACHINE);
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
+  return paths;
+}
+
+/** Makes a disk with the files of a directory. */
+export function makeDisk(directory, path, size) {
+  run(findProgram('mkfs.ext4') ?? 'mkfs.ext4', ['-q', '-F', '-d', directory, path, size]);
+}

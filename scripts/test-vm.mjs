@@ -1,0 +1,88 @@
+/**
+ * npm run test:vm [-- PART...]: runs the tests of test/vm in a virtual machine that has what this one may lack: systemd
+ * as the first process, control groups of version 2 alone, AppArmor. The machine is emulated by QEMU, so it runs on
+ * hosts without virtualization too, and takes ten times as long as a real one. It gets the built daemon on a second
+ * disk, sends the report of the tests over a serial line, and switches itself off. What it wrote is forgotten.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { installPackages, ROOT } from './ensure-packages.mjs';
+import { command, prepare } from './prepare.mjs';
+import { ensureMachine, makeDisk } from './test-machine.mjs';
+
+/** A machine that hangs is ended after this long. */
+const LIMIT_MS = 90 * 60_000;
+const MEMORY_MIB = 3072;
+const PROJECT_SIZE = '1G';
+const CONSOLE_LINES = 40;
+/** Node needs these to run the daemon and its tests. */
+const TAKEN_ALONG = ['dist', 'packaging', 'scripts', 'package.json', 'node_modules/.cache/docker-cli'];
+
+/** The packages that run in production, as package-lock.json lists them. */
+function dependencies() {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, 'node_modules', '.package-lock.json'), 'utf8'));
+  return Object.keys(packages).filter((path) => packages[path].dev !== true);
+}
+
+function makeProjectDisk(directory, parts) {
+  const project = join(directory, 'project');
+  for (const path of [...TAKEN_ALONG, ...dependencies()])
+    cpSync(join(ROOT, path), join(project, path), { recursive: true, verbatimSymlinks: true });
+  mkdirSync(project, { recursive: true });
+  writeFileSync(join(project, 'parts'), parts.map((part) => `${part}\n`).join(''));
+  const disk = join(directory, 'project.img');
+  makeDisk(project, disk, PROJECT_SIZE);
+  rmSync(project, { recursive: true });
+  return disk;
+}
+
+function startMachine({ disk, kernel, ramDisk }, project, console_) {
+  const drive = (file) => ['-drive', `file=${file},if=virtio,format=raw,snapshot=on`];
+  return spawn(
+    'setpriv',
+    [
+      ...['--pdeathsig', 'KILL', 'qemu-system-x86_64', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', '2'],
+      ...['-m', String(MEMORY_MIB), '-nodefaults', '-no-reboot', '-display', 'none', '-kernel', kernel],
+      ...['-initrd', ramDisk, ...drive(disk), ...drive(project), '-serial', `file:${console_}`, '-serial', 'stdio'],
+      ...['-append', 'root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off security=apparmor apparmor=1'],
+    ],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+}
+
+/** Passes the report on, and resolves with the status that its last line has; undefined when there is none. */
+async function report(output) {
+  let status;
+  for await (const raw of createInterface({ input: output })) {
+    const line = raw.replace(/\r$/, '');
+    const [, code] = /^tests ended with status (\d+)$/.exec(line) ?? [];
+    if (code === undefined) console.log(line);
+    else status = Number(code);
+  }
+  return status;
+}
+
+await command('npm run test:vm', async () => {
+  if (process.getuid() !== 0) throw new Error('the disk of the virtual machine is made by root only');
+  prepare('test');
+  installPackages({ 'qemu-system-x86_64': 'qemu-system-x86', setpriv: 'util-linux' });
+  const machine = ensureMachine();
+  const directory = mkdtempSync(join(tmpdir(), 'engined-vm-'));
+  try {
+    const console_ = join(directory, 'console.log');
+    const qemu = startMachine(machine, makeProjectDisk(directory, process.argv.slice(2)), console_);
+    for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => qemu.kill('SIGKILL'));
+    const limit = setTimeout(() => qemu.kill('SIGKILL'), LIMIT_MS);
+    const [status] = await Promise.all([report(qemu.stdout), once(qemu, 'exit')]);
+    clearTimeout(limit);
+    if (status === undefined)
+      console.error(readFileSync(console_, 'utf8').split('\n').slice(-CONSOLE_LINES).join('\n'));
+    if (status !== 0) throw new Error(status === undefined ? 'the machine ended before its tests did' : 'tests failed');
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});
