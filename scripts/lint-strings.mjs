@@ -135,7 +135,7 @@ export function unneeded(sources) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const sources = readdirSync(join(ROOT, 'src'), { recursive: true })
-    .filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts') && !path.startsWith('supervisor/proto/'))
+    .filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts') && !path.includes('/proto/gen/'))
     .toSorted()
     .map((path) => [path, readFileSync(join(ROOT, 'src', path), 'utf8')]);
   const problems = [...problemsOf(sources), ...unneeded(sources)];

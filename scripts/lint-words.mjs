@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
 const FOLDERS = ['src', 'test', 'bench', 'scripts'];
-const GENERATED = 'src/supervisor/proto/';
+const GENERATED = ['src/supervisor/proto/', 'src/http/buildkit/proto/'];
 
 /** Lines of a comment with `//` that go on from the line before do not begin one. */
 const BEGINNING =
@@ -26,7 +26,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const problems = FOLDERS.flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true }).map((path) => `${folder}/${path}`),
   )
-    .filter((path) => /\.(?:ts|mjs)$/.test(path) && !path.startsWith(GENERATED))
+    .filter((path) => /\.(?:ts|mjs)$/.test(path) && !GENERATED.some((folder) => path.startsWith(folder)))
     .flatMap((path) => problemsOf(path, readFileSync(join(ROOT, path), 'utf8')));
   for (const problem of problems) console.error(problem);
   if (problems.length > 0) process.exitCode = 1;

@@ -1,7 +1,7 @@
 /**
  * node scripts/peers.mjs [VERSION]: fetches the programs of others that tests and benches use beside ours. They are not
- * installed, as an installation would start a daemon. The docker CLI and compose of today, which Debian has in its
- * development suite only, are unpacked. dockerd gets a root directory of the Debian release that has it, with the
+ * installed, as an installation would start a daemon. The docker CLI, compose and buildx of today, which Debian has in
+ * its development suite only, are unpacked. dockerd gets a root directory of the Debian release that has it, with the
  * containerd, runc and iptables of that release. Plain Node.
  */
 import { spawnSync } from 'node:child_process';
@@ -76,9 +76,9 @@ function downloadFromSuite(suite, name, directory) {
     run('apt-get', ['-qq', ...options, ...action], { cwd: directory });
 }
 
-/** The unmodified docker CLI and its plugin compose. Tests run the same ones everywhere, whatever is on PATH. */
+/** The unmodified docker CLI, compose and buildx. Tests run the same ones everywhere, whatever is on PATH. */
 function ensureCli() {
-  for (const name of ['docker-cli', 'docker-compose'])
+  for (const name of ['docker-cli', 'docker-compose', 'docker-buildx'])
     unpack(name, (directory) => downloadFromSuite(CLI_SUITE, name, directory));
 }
 

@@ -38,7 +38,8 @@ export class BrowserGuard {
     const isPage = origin !== '' || (site !== '' && site !== 'none');
     // A stranger's name that is resolved anew to a loopback address makes the page of the stranger look like one of
     // ours; the Host header still has the name.
-    const isRebound = !this.#knows(host) && isLoopback(peer());
+    // Browsers always name a host. Clients that build name none when they open a connection of theirs.
+    const isRebound = host !== '' && !this.#knows(host) && isLoopback(peer());
     if ((!isPage && !isRebound) || this.#allowsBrowsers()) return undefined;
     const what = isPage
       ? `a web page sent it (${origin === '' ? `Sec-Fetch-Site: ${site}` : `Origin: ${origin}`})`

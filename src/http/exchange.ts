@@ -92,7 +92,7 @@ export interface Exchange {
    * checked that.
    * @throws as `hijack`.
    */
-  upgrade(protocol: 'websocket', headers?: Headers): Promise<Socket>;
+  upgrade(protocol: 'websocket' | 'h2c', headers?: Headers): Promise<Socket>;
   /** Replies to a failed attach: a raw-stream head with the error's status, the message, and the end. */
   sendHijackError(error: unknown): void;
 }

@@ -137,7 +137,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     );
   }
 
-  upgrade(protocol: 'websocket', headers: Headers = {}): Promise<Socket> {
+  upgrade(protocol: 'websocket' | 'h2c', headers: Headers = {}): Promise<Socket> {
     return this.#takeOver(101, 'Switching Protocols', { Upgrade: protocol, Connection: 'Upgrade', ...headers }, false);
   }
 

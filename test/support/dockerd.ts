@@ -16,6 +16,7 @@ const PEER_ROOT = join(CACHE, `dockerd-${process.env['ENGINE_PEER'] ?? '28.5'}`)
 const ENTER_ROOT = fileURLToPath(new URL('../../../scripts/enter-root.sh', import.meta.url));
 const CLI = join(CACHE, 'docker-cli/usr/bin/docker');
 const COMPOSE_PLUGINS = join(CACHE, 'docker-compose/usr/libexec/docker/cli-plugins');
+const BUILDX_PLUGINS = join(CACHE, 'docker-buildx/usr/libexec/docker/cli-plugins');
 
 function isExecutable(path: string): boolean {
   try {
@@ -35,6 +36,11 @@ export function dockerCli(): string {
 /** The directory with `docker compose`, for `cliPluginsExtraDirs`; undefined where scripts/peers.mjs did not run. */
 export function composePlugins(): string | undefined {
   return isExecutable(join(COMPOSE_PLUGINS, 'docker-compose')) ? COMPOSE_PLUGINS : undefined;
+}
+
+/** The directory with `docker buildx`, for `cliPluginsExtraDirs`; undefined where scripts/peers.mjs did not run. */
+export function buildxPlugins(): string | undefined {
+  return isExecutable(join(BUILDX_PLUGINS, 'docker-buildx')) ? BUILDX_PLUGINS : undefined;
 }
 
 /** Why tests that compare with dockerd cannot run here; false when they can. */

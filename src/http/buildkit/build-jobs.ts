@@ -1,0 +1,126 @@
+/**
+ * The builds that clients have begun. A client's calls for one build come on any connection and in any order: each
+ * waits a while for those that it needs.
+ */
+import { EngineError, internal } from '../../errors/engine-error.js';
+import type { SolveRequest } from './proto/gen/control_pb.js';
+import type { Status } from './proto/gen/common_pb.js';
+import { ForeignStatus } from './grpc-status.js';
+import type { ProgressLog } from './progress-log.js';
+
+/** More builds at once are refused. */
+const MAX_JOBS = 1_000;
+
+/** The answer that a build gives to its client. */
+export interface JobOutcome {
+  readonly exporterResponse: Readonly<Record<string, string>>;
+}
+
+/** One call of Solve, from its begin to its answer. */
+export class BuildJob {
+  readonly ref: string;
+  readonly request: SolveRequest;
+  readonly progress: ProgressLog;
+  readonly startedMs = Date.now();
+  /** Aborted when the client gives the build up, and at its end. */
+  readonly signal: AbortSignal;
+  /** The solution; a frontend in the client may ask for several, of which the last one counts. */
+  outcome: Promise<JobOutcome> | undefined;
+  readonly #aborter = new AbortController();
+  readonly #returned: PromiseWithResolvers<void>;
+
+  constructor(request: SolveRequest, progress: ProgressLog) {
+    this.ref = request.ref;
+    this.request = request;
+    this.progress = progress;
+    this.signal = this.#aborter.signal;
+    this.#returned = withResolvers();
+    this.#returned.promise.catch(() => undefined);
+  }
+
+  cancel(): void {
+    this.#aborter.abort();
+    this.#returned.reject(new EngineError('cancelled', 'context canceled'));
+  }
+
+  /** The client's frontend has ended, with this error if there is one. */
+  return(error: Status | undefined): void {
+    if (error === undefined || (error.code === 0 && error.message === '')) this.#returned.resolve();
+    else this.#returned.reject(new ForeignStatus(error));
+  }
+
+  /** Resolves when the client's frontend has ended. @throws its error, or cancelled. */
+  get returned(): Promise<void> {
+    return this.#returned.promise;
+  }
+}
+
+export class BuildJobs {
+  readonly #jobs = new Map<string, BuildJob>();
+  readonly #waiting = new Map<string, Set<(job: BuildJob) => void>>();
+
+  /** @throws EngineError conflict for a build that is under way, unavailable when there are too many. */
+  begin(request: SolveRequest, progress: ProgressLog): BuildJob {
+    if (this.#jobs.has(request.ref)) throw internal(`job ID ${request.ref} exists`);
+    if (this.#jobs.size >= MAX_JOBS) throw new EngineError('unavailable', 'there are too many builds');
+    const job = new BuildJob(request, progress);
+    this.#jobs.set(job.ref, job);
+    for (const found of this.#waiting.get(job.ref) ?? []) found(job);
+    this.#waiting.delete(job.ref);
+    return job;
+  }
+
+  end(job: BuildJob): void {
+    if (this.#jobs.get(job.ref) === job) this.#jobs.delete(job.ref);
+  }
+
+  get(ref: string): BuildJob | undefined {
+    return this.#jobs.get(ref);
+  }
+
+  list(): BuildJob[] {
+    return [...this.#jobs.values()];
+  }
+
+  /** Resolves with a build, which may begin a moment later; undefined when the time is up or the caller has left. */
+  async wait(ref: string, timeoutMs: number, signal: AbortSignal): Promise<BuildJob | undefined> {
+    const present = this.#jobs.get(ref);
+    if (present !== undefined) return present;
+    const waiting = this.#waiting.get(ref) ?? new Set();
+    this.#waiting.set(ref, waiting);
+    return new Promise((resolve) => {
+      const done = (job?: BuildJob): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', leave);
+        waiting.delete(done);
+        if (waiting.size === 0 && this.#waiting.get(ref) === waiting) this.#waiting.delete(ref);
+        resolve(job);
+      };
+      const leave = (): void => done();
+      const timer = setTimeout(leave, timeoutMs);
+      waiting.add(done);
+      signal.addEventListener('abort', leave, { once: true });
+      if (signal.aborted) leave();
+    });
+  }
+
+  cancelAll(): void {
+    for (const job of this.#jobs.values()) job.cancel();
+  }
+}
+
+interface PromiseWithResolvers<T> {
+  readonly promise: Promise<T>;
+  resolve(value: T): void;
+  reject(error: unknown): void;
+}
+
+function withResolvers<T>(): PromiseWithResolvers<T> {
+  let resolve: (value: T) => void = () => undefined;
+  let reject: (error: unknown) => void = () => undefined;
+  const promise = new Promise<T>((yes, no) => {
+    resolve = yes;
+    reject = no;
+  });
+  return { promise, resolve, reject };
+}

@@ -1,0 +1,125 @@
+/** A directory of a client's, whose files come when a build needs them. */
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { invalid, isEngineError } from '../../errors/engine-error.js';
+import { openInRoot } from '../../sys/files/open-in-root.js';
+import type { ContextCache, KeptDirectory } from './context-cache.js';
+import type { CallMetadata } from './grpc-client.js';
+import { receiveTree } from './receive-tree.js';
+import type { Session, Sessions } from './session.js';
+
+const DIFF_COPY = '/moby.filesync.v1.FileSync/DiffCopy';
+/** Dockerfiles and ignore files are small. */
+const MAX_SMALL_BYTES = 1024 * 1024;
+const PRINTABLE = /^[ -~]*$/;
+
+export interface Selection {
+  /** Patterns of files that are left out. */
+  readonly exclude: readonly string[];
+  /** Only these paths, and what they point to; empty: everything. */
+  readonly follow: readonly string[];
+}
+
+export interface DirectoryParts {
+  readonly sessions: Sessions;
+  readonly contexts: ContextCache;
+  /** The session that offers the directory, and its name there. */
+  readonly sessionId: string;
+  readonly name: string;
+  readonly signal: AbortSignal;
+}
+
+export class ClientDirectory {
+  readonly #parts: DirectoryParts;
+
+  constructor(parts: DirectoryParts) {
+    this.#parts = parts;
+  }
+
+  /** Resolves with small files by their paths; those that are missing are left out. */
+  async smallFiles(
+    paths: readonly string[],
+    bytes: (total: number) => void = () => undefined,
+  ): Promise<ReadonlyMap<string, Buffer>> {
+    const directory = await this.#parts.contexts.acquire(undefined);
+    try {
+      await this.#receive(await this.#session(), directory, { exclude: [], follow: paths }, bytes);
+      const found = new Map<string, Buffer>();
+      for (const path of paths) {
+        const content = smallFile(directory.path, path);
+        if (content !== undefined) found.set(path, content);
+      }
+      return found;
+    } finally {
+      await directory.release(false);
+    }
+  }
+
+  /** Brings files here, as they are kept from earlier builds or as they come. The caller releases the directory. */
+  async tree(selection: Selection, bytes: (total: number) => void): Promise<KeptDirectory> {
+    const session = await this.#session();
+    const { contexts, name } = this.#parts;
+    const key = session.sharedKey === '' ? undefined : `${name}\0${session.sharedKey}`;
+    const directory = await contexts.acquire(key);
+    try {
+      await this.#receive(session, directory, selection, bytes);
+      return directory;
+    } catch (error) {
+      // Files that have come so far shorten the next transfer: each one that is complete has its time.
+      await directory.release(true);
+      throw error;
+    }
+  }
+
+  async #session(): Promise<Session> {
+    const { sessions, sessionId, signal } = this.#parts;
+    return sessions.wait(sessionId, signal);
+  }
+
+  async #receive(
+    session: Session,
+    directory: KeptDirectory,
+    { exclude, follow }: Selection,
+    bytes: (total: number) => void,
+  ): Promise<void> {
+    const { name, signal } = this.#parts;
+    const metadata = {
+      ...values('dir-name', [name]),
+      ...values('exclude-patterns', exclude),
+      ...values('followpaths', follow),
+    };
+    const call = session.client.open(DIFF_COPY, { metadata, signal });
+    try {
+      await receiveTree(directory.path, call, { bytes });
+    } catch (error) {
+      if (isEngineError(error, 'not-implemented')) throw invalid('no local sources enabled', { cause: error });
+      throw error;
+    }
+  }
+}
+
+/** Each value is a line of its own; all of them are escaped when one has characters that a header cannot have. */
+function values(name: string, list: readonly string[]): CallMetadata {
+  if (list.length === 0) return {};
+  if (list.every((value) => PRINTABLE.test(value))) return { [name]: list };
+  const escaped = list.map((value) => encodeURIComponent(value));
+  return { [name]: escaped, [`${name}-encoded`]: '1' };
+}
+
+/** Reads a file that the client has sent; links on the way to it stay inside the directory. */
+function smallFile(root: string, path: string): Buffer | undefined {
+  const rootFd = openSync(root, constants.O_RDONLY | constants.O_DIRECTORY);
+  let fd: number | undefined;
+  try {
+    fd = openInRoot(rootFd, path);
+    const stat = fstatSync(fd);
+    if (!stat.isFile()) return undefined;
+    if (stat.size > MAX_SMALL_BYTES) throw invalid(`${path} is too large`);
+    return readFileSync(fd);
+  } catch (error) {
+    if (isEngineError(error, 'invalid')) throw error;
+    return undefined;
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+    closeSync(rootFd);
+  }
+}

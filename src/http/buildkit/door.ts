@@ -1,0 +1,82 @@
+/**
+ * BuildKit's door: `/grpc`, where this daemon is the server, and `/session`, where the client serves files and
+ * secrets of a build. Both are HTTP/1.1 connections that are upgraded to HTTP/2.
+ */
+import { invalid, internal } from '../../errors/engine-error.js';
+import type { Logger } from '../../ports/logger.js';
+import type { Exchange } from '../exchange.js';
+import { route, type Route } from '../route.js';
+import { BuildJobs } from './build-jobs.js';
+import { controlMethods } from './control.js';
+import { gatewayMethods } from './gateway.js';
+import { GrpcServer } from './grpc-server.js';
+import type { BuildHistory } from './history.js';
+import { Control } from './proto/gen/control_pb.js';
+import { LLBBridge } from './proto/gen/gateway_pb.js';
+import type { Sessions } from './session.js';
+import type { Solver } from './solver.js';
+import type { WorkerFacts } from './worker-record.js';
+
+export interface DoorParts {
+  readonly sessions: Sessions;
+  readonly history: BuildHistory;
+  readonly solver: Solver;
+  readonly worker: WorkerFacts;
+  readonly logger: Logger;
+}
+
+export class BuildKitDoor {
+  readonly #sessions: Sessions;
+  readonly #jobs = new BuildJobs();
+  readonly #server: GrpcServer;
+
+  constructor({ sessions, history, solver, worker }: DoorParts) {
+    this.#sessions = sessions;
+    const jobs = this.#jobs;
+    this.#server = new GrpcServer([
+      [Control, controlMethods({ jobs, sessions, history, solver, worker })],
+      [LLBBridge, gatewayMethods({ jobs, solver, worker })],
+    ]);
+  }
+
+  routes(): Route[] {
+    return [
+      route('POST', '/grpc', (x) => this.#grpc(x), { hijack: 'after-body', body: 'secret' }),
+      route('POST', '/session', (x) => this.#session(x), { hijack: 'after-body', body: 'secret' }),
+    ];
+  }
+
+  /** Gives all builds up and ends all connections. */
+  close(): void {
+    this.#jobs.cancelAll();
+    this.#sessions.closeAll();
+    this.#server.close();
+  }
+
+  async #grpc(x: Exchange): Promise<void> {
+    requireUpgrade(x, internal);
+    this.#server.serve(await x.upgrade('h2c'));
+  }
+
+  async #session(x: Exchange): Promise<void> {
+    requireUpgrade(x, invalid);
+    const id = x.header('x-docker-expose-session-uuid') ?? '';
+    const sharedKey = x.header('x-docker-expose-session-sharedkey') ?? '';
+    this.#sessions.requireFree(id);
+    const socket = await x.upgrade('h2c');
+    socket.on('error', () => socket.destroy());
+    try {
+      this.#sessions.add({ id, sharedKey }, socket);
+    } catch {
+      // Another one of the same name came while plugins were asked.
+      socket.destroy();
+    }
+  }
+}
+
+/** @throws the error that `failure` makes, in dockerd's words. */
+function requireUpgrade(x: Exchange, failure: (message: string) => Error): void {
+  const protocol = x.header('upgrade');
+  if (protocol === undefined) throw failure('no upgrade proto in request');
+  if (protocol.toLowerCase() !== 'h2c') throw failure(`protocol ${protocol} not supported`);
+}

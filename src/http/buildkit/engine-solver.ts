@@ -1,0 +1,212 @@
+/** Has the build engine do what frontends ask for, and gives its results the forms that clients of BuildKit know. */
+import { randomUUID } from 'node:crypto';
+import { internal, invalid, notFound } from '../../errors/engine-error.js';
+import type { BuildEngine, BuildRequest, BuildResult, CacheUsage, NamedContext } from '../../ports/build.js';
+import type { AgentSockets } from './agent-sockets.js';
+import type { BuildJob } from './build-jobs.js';
+import type { ContextCache } from './context-cache.js';
+import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
+import { imageNames, outputsOf } from './exporters.js';
+import { describeFailure } from './grpc-status.js';
+import { mainContext } from './main-context.js';
+import { referenceOf } from './references.js';
+import { directoryContext, orderedBuild, type OrderedBuild } from './ordered-build.js';
+import { credentials, secret } from './session-services.js';
+import type { Sessions } from './session.js';
+import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
+import type { Subrequests } from './subrequests.js';
+import { usageFilter } from './usage-filter.js';
+
+const BUILT_IN = 'dockerfile.v0';
+const GATEWAY = 'gateway.v0';
+/** Images whose syntax the built-in frontend has. */
+const SYNTAX_IMAGES = /^(?:docker\.io\/)?docker\/dockerfile(?:-upstream)?(?:[:@].*)?$/;
+const KNOWN_CAPS = new Set([
+  'moby.buildkit.frontend.inputs',
+  'moby.buildkit.frontend.subrequests',
+  'moby.buildkit.frontend.contexts',
+]);
+/** Results that linked builds may still use. */
+const MAX_RESULTS = 256;
+
+export interface SolverParts {
+  readonly engine: BuildEngine;
+  readonly sessions: Sessions;
+  readonly contexts: ContextCache;
+  readonly agents: AgentSockets;
+  readonly subrequests: Subrequests;
+}
+
+export class EngineSolver implements Solver {
+  readonly #parts: SolverParts;
+  readonly #results = new Map<string, BuildResult>();
+
+  constructor(parts: SolverParts) {
+    this.#parts = parts;
+  }
+
+  async solve(job: BuildJob, order: SolveOrder): Promise<Solution> {
+    requireFrontend(order);
+    requireEntitlements(job.request.entitlements);
+    const build = orderedBuild(this.#parts, job, order);
+    const dockerfile = await loadDockerfile(build);
+    job.progress.setSource(dockerfile);
+    const { request } = build.attrs;
+    if (request !== undefined) return this.#parts.subrequests.answer(request, dockerfile, build.attrs);
+    const running = this.#parts.engine.start(await this.#request(build, dockerfile));
+    const cancel = (): void => running.cancel();
+    job.signal.addEventListener('abort', cancel, { once: true });
+    if (job.signal.aborted) cancel();
+    try {
+      return this.#solution(build, await running.result);
+    } catch (error) {
+      throw describeFailure(error, dockerfile);
+    } finally {
+      job.signal.removeEventListener('abort', cancel);
+    }
+  }
+
+  async usage(filters: readonly string[]): Promise<readonly CacheUsage[]> {
+    return this.#parts.engine.cacheUsage().filter(usageFilter(filters));
+  }
+
+  async prune(order: PruneOrder): Promise<readonly CacheUsage[]> {
+    const { removed } = await this.#parts.engine.pruneCache({
+      all: order.all,
+      keepDurationMs: order.keepMs,
+      reservedSpace: order.reservedBytes,
+      maxUsedSpace: order.maxUsedBytes,
+      minFreeSpace: order.minFreeBytes,
+      selects: usageFilter(order.filters),
+    });
+    if (order.filters.length === 0) await this.#parts.contexts.prune();
+    return removed;
+  }
+
+  async #request(build: OrderedBuild, dockerfile: LoadedDockerfile): Promise<BuildRequest> {
+    const { attrs, job } = build;
+    const { signal } = job;
+    return {
+      id: `${job.ref}/${randomUUID()}`,
+      dockerfile: { name: dockerfile.name, text: dockerfile.text },
+      context: await mainContext(build, dockerfile),
+      namedContexts: this.#namedContexts(build),
+      target: attrs.target,
+      buildArgs: attrs.buildArgs,
+      labels: attrs.labels,
+      platforms: attrs.platforms,
+      noCache: attrs.noCache,
+      pull: attrs.pull,
+      run: {
+        networkMode: attrs.networkMode,
+        extraHosts: attrs.extraHosts,
+        shmSize: attrs.shmSize,
+        ulimits: attrs.ulimits.map(({ name, soft, hard }) => ({ Name: name, Soft: soft, Hard: hard })),
+        cgroupParent: attrs.cgroupParent,
+        hostname: attrs.hostname,
+        memory: 0,
+        memorySwap: 0,
+        cpuShares: 0,
+        cpuPeriod: 0,
+        cpuQuota: 0,
+        cpusetCpus: '',
+        cpusetMems: '',
+        entitlements: job.request.entitlements,
+      },
+      cacheFrom: (job.request.cache?.imports ?? []).map(({ type, attrs: given }) => ({
+        type,
+        attributes: new Map(Object.entries(given)),
+      })),
+      outputs: await outputsOf(build),
+      secret: async (id) => secret(await build.session(), id, signal),
+      sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
+      credentials: async (host) => {
+        const login = await credentials(await build.session(), host, signal);
+        if (login === undefined) return undefined;
+        return login.username === ''
+          ? { identityToken: login.secret, serverAddress: host }
+          : { username: login.username, password: login.secret, serverAddress: host };
+      },
+      observer: job.progress,
+    };
+  }
+
+  #namedContexts(build: OrderedBuild): ReadonlyMap<string, NamedContext> {
+    const named = new Map<string, NamedContext>();
+    for (const [name, value] of build.attrs.namedContexts)
+      named.set(name.toLowerCase(), this.#namedContext(build, value));
+    return named;
+  }
+
+  #namedContext(build: OrderedBuild, value: string): NamedContext {
+    const colon = value.indexOf(':');
+    const rest = value.slice(colon + 1);
+    switch (value.slice(0, colon)) {
+      case 'docker-image':
+        return { kind: 'image', reference: rest.replace(/^\/\//, '') };
+      case 'local':
+        return { kind: 'tree', context: directoryContext(build.directory(rest)) };
+      case 'input':
+        return this.#input(build, rest);
+      case 'http':
+      case 'https':
+      case 'git':
+      case 'ssh':
+        return { kind: 'remote', url: value };
+      default:
+        throw invalid(`unsupported context source ${value.slice(0, Math.max(colon, 0))}`);
+    }
+  }
+
+  /** A result of another build that the client hands on. */
+  #input({ order }: OrderedBuild, key: string): NamedContext {
+    const definition = order.inputs.get(key);
+    const reference = definition === undefined ? undefined : referenceOf(definition);
+    const result = reference === undefined ? undefined : this.#results.get(reference)?.platforms[0];
+    if (result === undefined) throw notFound(`invalid input ${key}: no result of this engine`);
+    return { kind: 'result', result };
+  }
+
+  #solution(build: OrderedBuild, result: BuildResult): Solution {
+    const reference = randomUUID();
+    this.#results.set(reference, result);
+    const [oldest = reference] = this.#results.keys();
+    if (this.#results.size > MAX_RESULTS) this.#results.delete(oldest);
+    const [first] = result.platforms;
+    return {
+      exporterResponse: exporterResponse(build, result),
+      metadata: first === undefined ? {} : { 'containerimage.config': Buffer.from(JSON.stringify(first.config)) },
+      reference,
+    };
+  }
+}
+
+function exporterResponse({ job }: OrderedBuild, { imageId }: BuildResult): Record<string, string> {
+  if (imageId === undefined) return {};
+  const names = imageNames(job.request).map(({ canonical }) => canonical);
+  return {
+    'containerimage.config.digest': imageId,
+    'containerimage.digest': imageId,
+    ...(names.length > 0 && { 'image.name': names.join(',') }),
+  };
+}
+
+function requireFrontend({ frontend, attrs }: SolveOrder): void {
+  const source = attrs.get('source') ?? '';
+  if (frontend !== BUILT_IN && !(frontend === GATEWAY && SYNTAX_IMAGES.test(source)))
+    throw internal(
+      frontend === GATEWAY
+        ? `the frontend ${source} is not available: this engine has the syntax of docker/dockerfile built in`
+        : `frontend ${frontend} not found`,
+    );
+  for (const cap of (attrs.get('frontend.caps') ?? '').split(',')) {
+    if (cap !== '' && !cap.endsWith('+forward') && !KNOWN_CAPS.has(cap))
+      throw internal(`unsupported frontend capability ${cap}`);
+  }
+}
+
+function requireEntitlements(entitlements: readonly string[]): void {
+  const refused = entitlements.find((entitlement) => entitlement !== 'network.host');
+  if (refused !== undefined)
+    throw internal(`granting entitlement ${refused} is not allowed by build daemon configuration`);
+}

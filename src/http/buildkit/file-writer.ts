@@ -1,0 +1,55 @@
+/** Writes a file that arrives in pieces. Its time is set when it is complete, which tells it from a broken one. */
+import { open, type FileHandle } from 'node:fs/promises';
+import { setOpenFileTimes } from '../../sys/files/inode.js';
+import { permissionsOf, splitTime } from './file-stat.js';
+import type { Stat } from './proto/gen/session_pb.js';
+
+/** Pieces up to this size are joined before they are written. */
+const JOINED_BYTES = 256 * 1024;
+
+export class FileWriter {
+  readonly #path: string;
+  readonly #stat: Stat;
+  #file: FileHandle | undefined;
+  #pieces: Uint8Array[] = [];
+  #held = 0;
+
+  /** @param path must be free, in a directory that nobody else changes. */
+  constructor(path: string, stat: Stat) {
+    this.#path = path;
+    this.#stat = stat;
+  }
+
+  async write(piece: Uint8Array): Promise<void> {
+    this.#pieces.push(piece);
+    this.#held += piece.length;
+    if (this.#held >= JOINED_BYTES) await this.#flush();
+  }
+
+  async end(): Promise<void> {
+    await this.#flush();
+    const file = this.#file;
+    if (file === undefined) return;
+    const { uid, gid, mode, modTime } = this.#stat;
+    if (uid !== 0 || gid !== 0) await file.chown(uid, gid);
+    await file.chmod(permissionsOf(mode));
+    setOpenFileTimes(file.fd, ...splitTime(modTime));
+    this.#file = undefined;
+    await file.close();
+  }
+
+  /** Leaves the file as it is, without the time that would make it complete. */
+  async abandon(): Promise<void> {
+    await this.#file?.close().catch(() => undefined);
+    this.#file = undefined;
+  }
+
+  async #flush(): Promise<void> {
+    this.#file ??= await open(this.#path, 'wx', 0o600);
+    if (this.#held === 0) return;
+    const bytes = this.#pieces.length === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces);
+    this.#pieces = [];
+    this.#held = 0;
+    if (bytes !== undefined) await this.#file.writeFile(bytes);
+  }
+}

@@ -1,0 +1,75 @@
+/** The service by which a frontend that runs in the client (buildx) has its work done here. */
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { EngineError, internal } from '../../errors/engine-error.js';
+import type { BuildJob, BuildJobs } from './build-jobs.js';
+import { unary, type CallContext, type Served } from './grpc-server.js';
+import type { Definition } from './proto/gen/common_pb.js';
+import { LLBBridge, type SolveRequest, type SolveResponseSchema } from './proto/gen/gateway_pb.js';
+import { definitionOf } from './references.js';
+import type { Solver } from './solver.js';
+import { frontendCaps, llbCaps, workerRecord, type WorkerFacts } from './worker-record.js';
+
+const BUILD_ID = 'buildkit-controlapi-buildid';
+/** BuildKit waits this long for the build that a call belongs to. */
+const PATIENCE_MS = 3_000;
+
+export interface GatewayParts {
+  readonly jobs: BuildJobs;
+  readonly solver: Solver;
+  readonly worker: WorkerFacts;
+}
+
+export function gatewayMethods({ jobs, solver, worker }: GatewayParts): Served[] {
+  const { method } = LLBBridge;
+  const jobOf = async ({ metadata, signal }: CallContext): Promise<BuildJob> => {
+    const [ref = ''] = metadata(BUILD_ID);
+    const job = await jobs.wait(ref, PATIENCE_MS, signal);
+    if (job === undefined) throw internal(`no such job ${ref}`);
+    return job;
+  };
+  return [
+    unary(method.ping, async () => ({
+      frontendApiCaps: frontendCaps(),
+      llbCaps: llbCaps(),
+      workers: [workerRecord(worker)],
+    })),
+    unary(method.solve, async (request, context) => solve(await jobOf(context), solver, request)),
+    unary(method.return, async ({ error }, context) => {
+      (await jobOf(context)).return(error);
+      return {};
+    }),
+    // A client knows a reference only when all that it names is built.
+    unary(method.evaluate, async (_request, context) => {
+      await jobOf(context);
+      return {};
+    }),
+  ];
+}
+
+async function solve(
+  job: BuildJob,
+  solver: Solver,
+  request: SolveRequest,
+): Promise<MessageInitShape<typeof SolveResponseSchema>> {
+  if (request.frontend === '') {
+    if (!isEmpty(request.definition))
+      throw new EngineError(
+        'not-implemented',
+        'this engine builds Dockerfiles only: it does not solve definitions of other frontends',
+      );
+    return { result: { result: { case: 'ref', value: {} } } };
+  }
+  const solving = solver.solve(job, {
+    frontend: request.frontend,
+    attrs: new Map(Object.entries(request.frontendOpt)),
+    inputs: new Map(Object.entries(request.frontendInputs)),
+  });
+  job.outcome = solving;
+  const { metadata, reference } = await solving;
+  const ref = reference === undefined ? {} : { id: reference, def: definitionOf(reference) };
+  return { result: { result: { case: 'ref', value: ref }, metadata: { ...metadata } } };
+}
+
+function isEmpty(definition: Definition | undefined): boolean {
+  return definition === undefined || definition.def.length === 0;
+}

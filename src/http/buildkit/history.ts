@@ -1,0 +1,162 @@
+/** The record and the log of each build that has ended, on disk. */
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { notFound } from '../../errors/engine-error.js';
+import type { Logger } from '../../ports/logger.js';
+import { replaceFile } from '../../sys/files/durable-file.js';
+import { readMessages, type StepCounts } from './progress-log.js';
+
+/** As many as dockerd keeps, and as long. */
+const MAX_BUILDS = 50;
+const MAX_AGE_MS = 48 * 3_600_000;
+const MAX_RECORD_BYTES = 4 * 1024 * 1024;
+const RECORD = 'record.json';
+const LOG = 'log';
+
+/** The record of a build, in the form in which it is kept. */
+export interface BuildRecord {
+  readonly ref: string;
+  readonly frontend: string;
+  readonly frontendAttrs: Readonly<Record<string, string>>;
+  readonly exporters: readonly { readonly type: string; readonly attrs: Readonly<Record<string, string>> }[];
+  readonly createdMs: number;
+  /** Absent while the build is under way. */
+  readonly completedMs?: number;
+  /** google.rpc.Status in base64. */
+  readonly error?: string;
+  readonly exporterResponse: Readonly<Record<string, string>>;
+  readonly counts: StepCounts;
+  readonly pinned: boolean;
+}
+
+export type HistoryChange = 'started' | 'complete' | 'deleted';
+type Listener = (change: HistoryChange, record: BuildRecord) => void;
+
+export class BuildHistory {
+  readonly #root: string;
+  readonly #logger: Logger;
+  readonly #ended = new Map<string, BuildRecord>();
+  readonly #active = new Map<string, BuildRecord>();
+  readonly #listeners = new Set<Listener>();
+  #ready: Promise<void> | undefined;
+
+  constructor(root: string, logger: Logger) {
+    this.#root = root;
+    this.#logger = logger;
+  }
+
+  /** Makes room for a build. Resolves with the path of its log. */
+  async begin(record: BuildRecord): Promise<string> {
+    await this.#load();
+    const directory = this.#directory(record.ref);
+    await rm(directory, { recursive: true, force: true });
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    this.#ended.delete(record.ref);
+    this.#active.set(record.ref, record);
+    this.#tell('started', record);
+    return join(directory, LOG);
+  }
+
+  /** Keeps a build that has ended. */
+  async complete(record: BuildRecord): Promise<void> {
+    try {
+      await replaceFile(join(this.#directory(record.ref), RECORD), JSON.stringify(record));
+      this.#ended.set(record.ref, record);
+      await this.#trim();
+    } catch (err) {
+      // The build itself is done: only its record is lost.
+      this.#logger.warn({ err }, 'the record of a build could not be written');
+    }
+    this.#active.delete(record.ref);
+    this.#tell('complete', record);
+  }
+
+  /** Returns builds, the newest first. */
+  async list(): Promise<{ readonly active: BuildRecord[]; readonly ended: BuildRecord[] }> {
+    await this.#load();
+    const newestFirst = (a: BuildRecord, b: BuildRecord): number => b.createdMs - a.createdMs;
+    return {
+      active: [...this.#active.values()].toSorted(newestFirst),
+      ended: [...this.#ended.values()].toSorted(newestFirst),
+    };
+  }
+
+  /** Yields the log of a build that has ended; undefined when there is no such build. */
+  async log(ref: string): Promise<AsyncGenerator<Buffer> | undefined> {
+    await this.#load();
+    return this.#ended.has(ref) ? readMessages(join(this.#directory(ref), LOG)) : undefined;
+  }
+
+  /** @throws EngineError not-found. */
+  async pin(ref: string, pinned: boolean): Promise<void> {
+    await this.#load();
+    const record = this.#ended.get(ref);
+    if (record === undefined) throw notFound(`build ${ref} not found`);
+    const next = { ...record, pinned };
+    await replaceFile(join(this.#directory(ref), RECORD), JSON.stringify(next));
+    this.#ended.set(ref, next);
+  }
+
+  /** @throws EngineError not-found. */
+  async remove(ref: string): Promise<void> {
+    await this.#load();
+    if (!(await this.#drop(ref))) throw notFound(`build ${ref} not found`);
+  }
+
+  /** Removes a build; returns false when there is none. It does not wait for `#load`, which calls it. */
+  async #drop(ref: string): Promise<boolean> {
+    const record = this.#ended.get(ref);
+    if (record === undefined) return false;
+    this.#ended.delete(ref);
+    await rm(this.#directory(ref), { recursive: true, force: true });
+    this.#tell('deleted', record);
+    return true;
+  }
+
+  /** Calls back at each change until the returned function is called. */
+  subscribe(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #tell(change: HistoryChange, record: BuildRecord): void {
+    for (const listener of this.#listeners) listener(change, record);
+  }
+
+  #directory(ref: string): string {
+    return join(this.#root, createHash('sha256').update(ref).digest('hex').slice(0, 32));
+  }
+
+  #load(): Promise<void> {
+    return (this.#ready ??= this.#read());
+  }
+
+  /** Reads what is there, and removes what a daemon that was killed left of builds that were under way. */
+  async #read(): Promise<void> {
+    await mkdir(this.#root, { recursive: true, mode: 0o700 });
+    for (const name of await readdir(this.#root)) {
+      const record = await readRecord(join(this.#root, name, RECORD));
+      if (record === undefined || this.#directory(record.ref) !== join(this.#root, name))
+        await rm(join(this.#root, name), { recursive: true, force: true });
+      else this.#ended.set(record.ref, record);
+    }
+    await this.#trim();
+  }
+
+  async #trim(): Promise<void> {
+    const loose = [...this.#ended.values()].filter(({ pinned }) => !pinned);
+    loose.sort((a, b) => b.createdMs - a.createdMs);
+    for (const [index, { ref, createdMs }] of loose.entries())
+      if (index >= MAX_BUILDS || Date.now() - createdMs > MAX_AGE_MS) await this.#drop(ref);
+  }
+}
+
+async function readRecord(path: string): Promise<BuildRecord | undefined> {
+  try {
+    const bytes = await readFile(path);
+    return bytes.length > MAX_RECORD_BYTES ? undefined : (JSON.parse(bytes.toString()) as BuildRecord);
+  } catch {
+    return undefined;
+  }
+}

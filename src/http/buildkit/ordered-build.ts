@@ -1,0 +1,101 @@
+/** One order of a frontend, with what is known of it. */
+import { createHash } from 'node:crypto';
+import { messageOf } from '../../errors/engine-error.js';
+import type { BuildContext } from '../../ports/build.js';
+import type { BuildJob } from './build-jobs.js';
+import { ClientDirectory, type DirectoryParts } from './client-directory.js';
+import { readAttrs, type DockerfileAttrs } from './frontend-attrs.js';
+import type { Session } from './session.js';
+import type { SolveOrder } from './solver.js';
+
+export interface OrderedBuild {
+  readonly job: BuildJob;
+  readonly attrs: DockerfileAttrs;
+  readonly order: SolveOrder;
+  /** Returns the client's directory of a name. */
+  directory(name: string): ClientDirectory;
+  session(): Promise<Session>;
+}
+
+export function orderedBuild(
+  parts: Pick<DirectoryParts, 'sessions' | 'contexts'>,
+  job: BuildJob,
+  order: SolveOrder,
+): OrderedBuild {
+  const { sessions, contexts } = parts;
+  const { signal } = job;
+  return {
+    job,
+    order,
+    attrs: readAttrs(order.attrs),
+    directory: (name) => {
+      const sessionId = order.attrs.get(`local-sessionid:${name}`) ?? job.request.session;
+      return new ClientDirectory({ sessions, contexts, sessionId, name, signal });
+    },
+    session: () => sessions.wait(job.request.session, signal),
+  };
+}
+
+/** Presents a client's directory as a context of the engine. */
+export function directoryContext(
+  directory: ClientDirectory,
+  known: ReadonlyMap<string, Buffer> = new Map(),
+): BuildContext {
+  return {
+    readFile: async (path) => known.get(path) ?? (await directory.smallFiles([path])).get(path),
+    tree: async ({ ignore, follow }) => {
+      const kept = await directory.tree({ exclude: ignore, follow }, () => undefined);
+      return { directory: kept.path, release: () => kept.release(true) };
+    },
+  };
+}
+
+/** Returns a digest for a step of the door's own, which no other build has. */
+function stepDigest(ref: string, step: string): string {
+  return `sha256:${createHash('sha256').update(`${ref}\0${step}`).digest('hex')}`;
+}
+
+/** Shows an action as a step with a count of bytes. */
+export async function inStep<T>(
+  { job }: OrderedBuild,
+  name: string,
+  transfer: string,
+  action: (bytes: (total: number) => void, vertex: string) => Promise<T>,
+): Promise<T> {
+  const { progress, ref } = job;
+  const digest = stepDigest(ref, name);
+  const started = Date.now();
+  let total = 0;
+  const tell = (completed?: number): void =>
+    progress.status({
+      id: transfer.replace(/:$/, ''),
+      vertex: digest,
+      name: transfer,
+      current: total,
+      total: 0,
+      started,
+      ...(completed !== undefined && { completed }),
+    });
+  progress.vertex({ digest, inputs: [], name, cached: false, started });
+  try {
+    const result = await action((count) => {
+      total = count;
+      tell();
+    }, digest);
+    const completed = Date.now();
+    tell(completed);
+    progress.vertex({ digest, inputs: [], name, cached: false, started, completed });
+    return result;
+  } catch (error) {
+    progress.vertex({
+      digest,
+      inputs: [],
+      name,
+      cached: false,
+      started,
+      completed: Date.now(),
+      error: messageOf(error),
+    });
+    throw error;
+  }
+}

@@ -1,0 +1,268 @@
+/**
+ * The progress of one build: what its observer hears becomes status messages, which every reader gets from the first
+ * one on, in order and without a gap. Readers may be slow: messages are on disk, and only the newest are in memory,
+ * too.
+ */
+import { open, type FileHandle } from 'node:fs/promises';
+import type { BuildObserver, BuildStatus, BuildVertex, BuildWarning } from '../../ports/build.js';
+import { encode, PIECE_BYTES } from './grpc-messages.js';
+import { StatusResponseSchema } from './proto/gen/control_pb.js';
+import { timestamp } from './timestamp.js';
+
+/** Events that come within this time share a message. */
+const GATHER_MS = 20;
+const GATHER_BYTES = 64 * 1024;
+/** So much stays in memory for those who read along. */
+const RECENT_BYTES = 1024 * 1024;
+const LENGTH_BYTES = 4;
+
+type Shape = {
+  vertexes: object[];
+  statuses: object[];
+  logs: object[];
+  warnings: object[];
+};
+
+/** How far a build has come. */
+export interface StepCounts {
+  readonly total: number;
+  readonly completed: number;
+  readonly cached: number;
+  readonly warnings: number;
+}
+
+export interface DockerfileSource {
+  readonly name: string;
+  readonly text: Buffer;
+}
+
+interface Recent {
+  readonly offset: number;
+  readonly message: Buffer;
+}
+
+export class ProgressLog implements BuildObserver {
+  #gathered: Shape = emptyShape();
+  #gatheredBytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+  /** The newest messages, all that are not on disk yet among them. */
+  #recent: Recent[] = [];
+  #recentBytes = 0;
+  #length = 0;
+  #written = 0;
+  #isEnded = false;
+  readonly #readers = new Set<() => void>();
+  readonly #steps = new Map<string, { completed: boolean; cached: boolean }>();
+  #warnings = 0;
+  #source: DockerfileSource | undefined;
+  readonly #path: string | undefined;
+  #file: FileHandle | undefined;
+  #writing: Promise<void> = Promise.resolve();
+
+  /** @param path of the file that is made for it; undefined: all stays in memory, for builds that do nothing. */
+  constructor(path: string | undefined) {
+    this.#path = path;
+  }
+
+  get counts(): StepCounts {
+    const steps = [...this.#steps.values()];
+    return {
+      total: steps.length,
+      completed: steps.filter(({ completed }) => completed).length,
+      cached: steps.filter(({ cached }) => cached).length,
+      warnings: this.#warnings,
+    };
+  }
+
+  vertex({ digest, inputs, name, cached, started, completed, error }: BuildVertex): void {
+    this.#steps.set(digest, { completed: completed !== undefined && error === undefined, cached });
+    const shape = {
+      digest,
+      inputs: [...inputs],
+      name,
+      cached,
+      error: error ?? '',
+      ...(started !== undefined && { started: timestamp(started) }),
+      ...(completed !== undefined && { completed: timestamp(completed) }),
+    };
+    this.#gather('vertexes', shape, 200 + name.length + inputs.length * 71);
+  }
+
+  status({ id, vertex, name, current, total, started, completed }: BuildStatus): void {
+    const shape = {
+      id,
+      vertex,
+      name,
+      current: BigInt(Math.trunc(current)),
+      total: BigInt(Math.trunc(total)),
+      timestamp: timestamp(Date.now()),
+      ...(started !== undefined && { started: timestamp(started) }),
+      ...(completed !== undefined && { completed: timestamp(completed) }),
+    };
+    this.#gather('statuses', shape, 150 + id.length + name.length);
+  }
+
+  log(vertex: string, stream: 1 | 2, bytes: Buffer): void {
+    const now = timestamp(Date.now());
+    // Clients refuse messages of 4 MiB.
+    for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+      const msg = Buffer.from(bytes.subarray(at, at + PIECE_BYTES));
+      this.#gather('logs', { vertex, timestamp: now, stream: BigInt(stream), msg }, 100 + msg.length);
+    }
+  }
+
+  classic(): void {}
+
+  /** Names the Dockerfile, of which warnings show lines. */
+  setSource(source: DockerfileSource): void {
+    this.#source = source;
+  }
+
+  warning({ vertex, level, short, detail, url, ranges }: BuildWarning): void {
+    this.#warnings++;
+    const source = this.#source;
+    const shape = {
+      vertex,
+      level: BigInt(level),
+      short: Buffer.from(short),
+      detail: detail.map((line) => Buffer.from(line)),
+      url,
+      ...(source !== undefined && {
+        info: { filename: source.name, data: source.text, language: 'Dockerfile' },
+      }),
+      ranges: ranges.map(({ start, end }) => ({ start: { line: start }, end: { line: end } })),
+    };
+    this.#gather('warnings', shape, 1000 + (source?.text.length ?? 0));
+  }
+
+  /** Ends the readers when they have all. Resolves when everything is on disk. */
+  async end(): Promise<void> {
+    if (this.#isEnded) return this.#writing;
+    this.#flush();
+    this.#isEnded = true;
+    this.#wake();
+    await this.#writing;
+    await this.#file?.sync();
+    await this.#file?.close();
+    this.#file = undefined;
+  }
+
+  /** Yields the messages from the first one on, until the build is over. */
+  async *read(signal?: AbortSignal): AsyncGenerator<Buffer> {
+    let offset = 0;
+    for (;;) {
+      if (signal?.aborted === true) return;
+      const oldest = this.#recent[0];
+      if (oldest !== undefined && offset < oldest.offset && this.#path !== undefined) {
+        for await (const message of readMessages(this.#path, offset, oldest.offset)) {
+          offset += LENGTH_BYTES + message.length;
+          yield message;
+        }
+        continue;
+      }
+      const next = this.#recent.find((recent) => recent.offset >= offset);
+      if (next !== undefined) {
+        offset = next.offset + LENGTH_BYTES + next.message.length;
+        yield next.message;
+      } else if (this.#isEnded) {
+        return;
+      } else {
+        await this.#more(signal);
+      }
+    }
+  }
+
+  async #more(signal?: AbortSignal): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const wake = (): void => {
+        this.#readers.delete(wake);
+        signal?.removeEventListener('abort', wake);
+        resolve();
+      };
+      this.#readers.add(wake);
+      signal?.addEventListener('abort', wake, { once: true });
+    });
+  }
+
+  #gather(kind: keyof Shape, shape: object, bytes: number): void {
+    if (this.#isEnded) return;
+    // Readers take the steps of a message first, so the end of a step must not overtake its last lines.
+    const overtakes = kind === 'vertexes' && this.#gathered.logs.length > 0;
+    if (overtakes || this.#gatheredBytes + bytes > PIECE_BYTES) this.#flush();
+    this.#gathered[kind].push(shape);
+    this.#gatheredBytes += bytes;
+    if (this.#gatheredBytes >= GATHER_BYTES) this.#flush();
+    else this.#timer ??= setTimeout(() => this.#flush(), GATHER_MS);
+  }
+
+  #flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#gatheredBytes === 0) return;
+    const message = encode(StatusResponseSchema, this.#gathered);
+    this.#gathered = emptyShape();
+    this.#gatheredBytes = 0;
+    this.#recent.push({ offset: this.#length, message });
+    this.#recentBytes += message.length;
+    this.#length += LENGTH_BYTES + message.length;
+    this.#write(message);
+    this.#wake();
+  }
+
+  #write(message: Buffer): void {
+    const path = this.#path;
+    if (path === undefined) return;
+    this.#writing = this.#writing.then(async () => {
+      // A disk that is full costs the log, not the build: then the messages stay in memory.
+      try {
+        this.#file ??= await open(path, 'w', 0o600);
+        const length = Buffer.alloc(LENGTH_BYTES);
+        length.writeUInt32BE(message.length);
+        await this.#file.writev([length, message], this.#written);
+        this.#written += LENGTH_BYTES + message.length;
+        this.#forget();
+      } catch {
+        return;
+      }
+    });
+  }
+
+  /** Drops messages from memory that are on disk, the oldest first. */
+  #forget(): void {
+    while (this.#recentBytes > RECENT_BYTES) {
+      const oldest = this.#recent[0];
+      if (oldest === undefined || oldest.offset + LENGTH_BYTES + oldest.message.length > this.#written) return;
+      this.#recent.shift();
+      this.#recentBytes -= oldest.message.length;
+    }
+  }
+
+  #wake(): void {
+    for (const wake of this.#readers) wake();
+  }
+}
+
+function emptyShape(): Shape {
+  return { vertexes: [], statuses: [], logs: [], warnings: [] };
+}
+
+/** Yields the messages of a log on disk. @param end is where it stops; absent: at the end of the last whole message. */
+export async function* readMessages(path: string, start = 0, end = Number.MAX_SAFE_INTEGER): AsyncGenerator<Buffer> {
+  const file = await open(path, 'r');
+  try {
+    const head = Buffer.alloc(LENGTH_BYTES);
+    for (let offset = start; offset < end;) {
+      const { bytesRead } = await file.read(head, 0, LENGTH_BYTES, offset);
+      if (bytesRead < LENGTH_BYTES) return;
+      const length = head.readUInt32BE(0);
+      if (length > 2 * PIECE_BYTES) return;
+      const message = Buffer.alloc(length);
+      const body = await file.read(message, 0, length, offset + LENGTH_BYTES);
+      if (body.bytesRead < length) return;
+      offset += LENGTH_BYTES + length;
+      yield message;
+    }
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { goModeOf } from './file-stat.js';
+import type { MessageCall } from './grpc-client.js';
+import { decode, encode } from './grpc-messages.js';
+import { Packet_Type, PacketSchema, type StatSchema } from './proto/gen/session_pb.js';
+import { receiveTree } from './receive-tree.js';
+
+const directory = mkdtempSync(join(tmpdir(), 'receive-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+let roots = 0;
+
+type Packet = MessageInitShape<typeof PacketSchema>;
+const FILE = goModeOf('file', 0o644);
+const DIRECTORY = goModeOf('directory', 0o755);
+const LINK = goModeOf('symlink', 0o777);
+
+/** A client that sends these packets, whatever it is asked for. */
+function client(packets: readonly Packet[], asked: number[] = []): MessageCall {
+  return {
+    send: async (message) => {
+      const packet = decode(PacketSchema, message);
+      if (packet.type === Packet_Type.REQ) asked.push(packet.id);
+    },
+    end: () => undefined,
+    cancel: () => undefined,
+    async *messages() {
+      for (const packet of packets) yield await Promise.resolve(encode(PacketSchema, packet));
+    },
+  };
+}
+
+function stat(path: string, mode: number, more: MessageInitShape<typeof StatSchema> = {}): Packet {
+  return { type: Packet_Type.STAT, stat: { path, mode, modTime: 1_000_000_001n, ...more } };
+}
+const LAST: Packet = { type: Packet_Type.STAT };
+const data = (id: number, text: string): Packet => ({ type: Packet_Type.DATA, id, data: Buffer.from(text) });
+
+function newRoot(): string {
+  const root = join(directory, `root${++roots}`);
+  mkdirSync(root);
+  return root;
+}
+
+const receive = (root: string, packets: readonly Packet[], asked?: number[]): Promise<void> =>
+  receiveTree(root, client(packets, asked), { bytes: () => undefined });
+
+test('files, directories and links of both kinds come; what is the same does not come again', async () => {
+  const root = newRoot();
+  const listed = [
+    stat('d', DIRECTORY),
+    stat('d/f', FILE, { size: 2n }),
+    stat('d/g', FILE, { linkname: 'd/f', size: 2n }),
+    stat('d-e', FILE, { size: 1n }),
+    stat('l', LINK, { linkname: '../../etc/passwd' }),
+    LAST,
+  ];
+  await receive(root, [...listed, data(1, 'ab'), data(3, 'c'), data(1, ''), data(3, '')]);
+  assert.equal(readFileSync(join(root, 'd/g'), 'utf8'), 'ab');
+  assert.deepEqual(readdirSync(root).toSorted(), ['d', 'd-e', 'l']);
+
+  const asked: number[] = [];
+  const next = [stat('d', DIRECTORY), stat('d-e', FILE, { size: 1n }), stat('m', FILE, { size: 0n }), LAST];
+  await receive(root, [...next, data(2, '')], asked);
+  assert.deepEqual(asked, [2]);
+  assert.deepEqual(readdirSync(root).toSorted(), ['d', 'd-e', 'm']);
+  assert.deepEqual(readdirSync(join(root, 'd')), []);
+});
+
+describe('a client cannot write outside, twice, or without end', () => {
+  const cases: readonly (readonly [what: string, packets: readonly Packet[], error: RegExp])[] = [
+    ['above', [stat('../x', FILE)], /escape check/],
+    ['an absolute path', [stat('/x', FILE)], /escape check/],
+    ['a path that is not clean', [stat('d', DIRECTORY), stat('d//x', FILE)], /escape check/],
+    ['an empty path', [stat('', FILE)], /escape check/],
+    ['through a link', [stat('l', LINK, { linkname: directory }), stat('l/x', FILE)], /out of order/],
+    ['without its directory', [stat('d/x', FILE)], /out of order/],
+    ['twice', [stat('x', FILE), stat('x', FILE)], /out of order/],
+    ['in a directory that has ended', [stat('d', DIRECTORY), stat('e', FILE), stat('d/x', FILE)], /out of order/],
+    ['a link to what it has not sent', [stat('x', FILE, { linkname: '../outside' }), LAST], /sent a link to/],
+    ['bytes that nobody wants', [stat('x', FILE), data(7, 'a')], /invalid file request 7/],
+    ['nothing', [], /before its end/],
+    ['an error', [{ type: Packet_Type.ERR, data: Buffer.from('no such dir') }], /error from sender: no such dir/],
+  ];
+  for (const [what, packets, error] of cases) {
+    test(what, async () => {
+      writeFileSync(join(directory, 'outside'), 'secret');
+      await assert.rejects(receive(newRoot(), packets), error);
+      assert.equal(readFileSync(join(directory, 'outside'), 'utf8'), 'secret');
+    });
+  }
+});
+
+test('a link of an earlier state is not followed', async () => {
+  const root = newRoot();
+  const outside = join(directory, 'elsewhere');
+  mkdirSync(outside);
+  symlinkSync(outside, join(root, 'd'));
+  await receive(root, [stat('d', DIRECTORY), stat('d/x', FILE, { size: 1n }), LAST, data(1, 'a'), data(1, '')]);
+  assert.deepEqual(readdirSync(outside), []);
+  assert.equal(readFileSync(join(root, 'd/x'), 'utf8'), 'a');
+});

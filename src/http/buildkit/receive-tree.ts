@@ -1,0 +1,219 @@
+/**
+ * Receives a directory from a client (FileSync.DiffCopy) into one that may have an older state of it: only files whose
+ * description has changed travel. What the client sends is not trusted: it can neither leave the directory nor make
+ * this wait for ever nor hold more than a bounded number of descriptions and bytes in memory.
+ */
+import { chmodSync, chownSync, lchownSync, lstatSync, type BigIntStats } from 'node:fs';
+import { link, mkdir, readdir, readlink, rm, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { invalid, isEngineError } from '../../errors/engine-error.js';
+import { setTimes } from '../../sys/files/inode.js';
+import { kindOf, PathOrder, permissionsOf, splitTime } from './file-stat.js';
+import { FileWriter } from './file-writer.js';
+import type { MessageCall } from './grpc-client.js';
+import { decode, encode } from './grpc-messages.js';
+import { Packet_Type, PacketSchema, type Packet, type Stat } from './proto/gen/session_pb.js';
+
+/** A context with more files is refused, because a description of each file is kept. */
+const MAX_FILES = 2_000_000;
+const MAX_DESCRIPTION_BYTES = 512 * 1024 * 1024;
+/** So many files are on their way at once. */
+const MAX_REQUESTS = 64;
+
+export interface ReceiveProgress {
+  /** Called with the number of bytes that have come so far. */
+  bytes(total: number): void;
+}
+
+interface Wanted {
+  readonly id: number;
+  readonly stat: Stat;
+}
+
+/** @throws EngineError for what the client does wrong, for its own error, and for a disk that is full. */
+export async function receiveTree(root: string, call: MessageCall, progress: ReceiveProgress): Promise<void> {
+  const receiver = new TreeReceiver(root, call, progress);
+  try {
+    await receiver.run();
+  } catch (error) {
+    call.cancel(isEngineError(error) ? error : undefined);
+    throw error;
+  } finally {
+    await receiver.close();
+  }
+}
+
+class TreeReceiver {
+  readonly #root: string;
+  readonly #call: MessageCall;
+  readonly #progress: ReceiveProgress;
+  readonly #order = new PathOrder();
+  /** Names that an older state left in a directory and that have not come yet. */
+  readonly #older = new Map<string, Set<string>>();
+  readonly #directories: Stat[] = [];
+  readonly #links: Stat[] = [];
+  /** Regular files, which alone may be the target of a hard link. */
+  readonly #files = new Set<string>();
+  readonly #wanted: Wanted[] = [];
+  #nextWanted = 0;
+  readonly #arriving = new Map<number, FileWriter>();
+  #count = 0;
+  #descriptionBytes = 0;
+  #bytes = 0;
+  #isListed = false;
+  #isFinished = false;
+
+  constructor(root: string, call: MessageCall, progress: ReceiveProgress) {
+    this.#root = root;
+    this.#call = call;
+    this.#progress = progress;
+  }
+
+  async run(): Promise<void> {
+    await this.#noteOlder('');
+    for await (const message of this.#call.messages()) {
+      if (this.#isFinished) continue;
+      await this.#take(decode(PacketSchema, message));
+    }
+    if (!this.#isFinished) throw invalid('the client ended the transfer of files before its end');
+  }
+
+  async close(): Promise<void> {
+    for (const file of this.#arriving.values()) await file.abandon();
+  }
+
+  async #take(packet: Packet): Promise<void> {
+    switch (packet.type) {
+      case Packet_Type.STAT:
+        if (this.#isListed) throw invalid('the client sent a file behind the last one');
+        if (packet.stat === undefined) await this.#listed();
+        else await this.#stat(packet.stat);
+        break;
+      case Packet_Type.DATA:
+        await this.#data(packet);
+        break;
+      case Packet_Type.ERR:
+        throw invalid(`error from sender: ${Buffer.from(packet.data).toString('utf8', 0, 4096)}`);
+      case Packet_Type.FIN:
+        throw invalid('the client ended the transfer of files before its end');
+      default:
+        throw invalid('the client sent an unknown packet');
+    }
+    await this.#request();
+  }
+
+  async #stat(stat: Stat): Promise<void> {
+    const id = this.#count++;
+    this.#descriptionBytes += stat.path.length + stat.linkname.length + 200;
+    if (this.#count > MAX_FILES || this.#descriptionBytes > MAX_DESCRIPTION_BYTES)
+      throw invalid('the context has too many files');
+    for (const ended of this.#order.next(stat)) await this.#dropOlder(ended);
+    const slash = stat.path.lastIndexOf('/');
+    const parent = slash < 0 ? '' : stat.path.slice(0, slash);
+    const wasThere = this.#older.get(parent)?.delete(stat.path.slice(slash + 1)) === true;
+    const path = join(this.#root, stat.path);
+    const older = wasThere ? lstatSync(path, { bigint: true, throwIfNoEntry: false }) : undefined;
+    const kind = kindOf(stat.mode);
+    if (kind === 'directory') return this.#directory(stat, path, older);
+    if (kind === 'file' && stat.linkname === '') {
+      this.#files.add(stat.path);
+      if (older !== undefined && isSameFile(older, stat)) return;
+    } else if (kind === 'symlink' && older?.isSymbolicLink() === true && (await readlink(path)) === stat.linkname) {
+      return setOwner(path, stat, older);
+    }
+    if (older !== undefined) await rm(path, { recursive: true, force: true });
+    if (kind === 'symlink') {
+      await symlink(stat.linkname, path);
+      setTimes(path, ...splitTime(stat.modTime));
+      setOwner(path, stat, undefined);
+    } else if (kind === 'file') {
+      if (stat.linkname === '') this.#wanted.push({ id, stat });
+      else this.#links.push(stat);
+    }
+  }
+
+  async #directory(stat: Stat, path: string, older: BigIntStats | undefined): Promise<void> {
+    this.#directories.push(stat);
+    if (older?.isDirectory() === true) return this.#noteOlder(stat.path);
+    if (older !== undefined) await rm(path, { force: true });
+    await mkdir(path);
+  }
+
+  async #noteOlder(directory: string): Promise<void> {
+    const names = await readdir(join(this.#root, directory));
+    if (names.length > 0) this.#older.set(directory, new Set(names));
+  }
+
+  /** Removes what an older state had in a directory and the client has no more. */
+  async #dropOlder(directory: string): Promise<void> {
+    const older = this.#older.get(directory);
+    if (older === undefined) return;
+    this.#older.delete(directory);
+    for (const name of older) await rm(join(this.#root, directory, name), { recursive: true, force: true });
+  }
+
+  async #listed(): Promise<void> {
+    this.#isListed = true;
+    for (const directory of this.#order.rest()) await this.#dropOlder(directory);
+  }
+
+  /** Asks for files that have changed, and ends the transfer when all are here. */
+  async #request(): Promise<void> {
+    while (this.#arriving.size < MAX_REQUESTS) {
+      const wanted = this.#wanted[this.#nextWanted];
+      if (wanted === undefined) break;
+      this.#nextWanted++;
+      this.#arriving.set(wanted.id, new FileWriter(join(this.#root, wanted.stat.path), wanted.stat));
+      await this.#call.send(encode(PacketSchema, { type: Packet_Type.REQ, id: wanted.id }));
+    }
+    if (!this.#isListed || this.#arriving.size > 0) return;
+    await this.#finish();
+    this.#isFinished = true;
+    await this.#call.send(encode(PacketSchema, { type: Packet_Type.FIN }));
+    this.#call.end();
+  }
+
+  async #data({ id, data }: Packet): Promise<void> {
+    const file = this.#arriving.get(id);
+    if (file === undefined) throw invalid(`invalid file request ${id}`);
+    if (data.length > 0) {
+      this.#bytes += data.length;
+      this.#progress.bytes(this.#bytes);
+      return file.write(data);
+    }
+    this.#arriving.delete(id);
+    await file.end();
+  }
+
+  /** Makes hard links, whose targets are complete now, and sets what the making of files in directories changed. */
+  async #finish(): Promise<void> {
+    for (const stat of this.#links) {
+      if (!this.#files.has(stat.linkname)) throw invalid(`the client sent a link to ${JSON.stringify(stat.linkname)}`);
+      await link(join(this.#root, stat.linkname), join(this.#root, stat.path));
+    }
+    for (const stat of this.#directories.toReversed()) {
+      const path = join(this.#root, stat.path);
+      if (stat.uid !== 0 || stat.gid !== 0) chownSync(path, stat.uid, stat.gid);
+      chmodSync(path, permissionsOf(stat.mode));
+      setTimes(path, ...splitTime(stat.modTime));
+    }
+  }
+}
+
+/** Tells whether a file is what the client describes, so that its bytes need not travel. */
+function isSameFile(file: BigIntStats, stat: Stat): boolean {
+  return (
+    file.isFile() &&
+    file.size === stat.size &&
+    file.mtimeNs === stat.modTime &&
+    Number(file.mode & 0o7777n) === permissionsOf(stat.mode) &&
+    Number(file.uid) === stat.uid &&
+    Number(file.gid) === stat.gid &&
+    // A link of an older state might be a file of its own now.
+    file.nlink === 1n
+  );
+}
+
+function setOwner(path: string, { uid, gid }: Stat, older: BigIntStats | undefined): void {
+  if (Number(older?.uid ?? 0n) !== uid || Number(older?.gid ?? 0n) !== gid) lchownSync(path, uid, gid);
+}

@@ -1,0 +1,71 @@
+/** How this daemon describes itself as a builder. Clients offer what labels and capabilities promise, and no more. */
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import type { WorkerRecordSchema } from './proto/gen/common_pb.js';
+
+/** The version of BuildKit whose protocol this speaks. */
+export const BUILDKIT_VERSION = { package: 'github.com/moby/buildkit', version: 'v0.25.2', revision: '' };
+
+const FRONTEND_CAPS = [
+  'frontend.caps',
+  'frontend.inputs',
+  'gateway.evaluate',
+  'gateway.solve.metadata',
+  'importcaches',
+  'proto.refarray',
+  'readfile',
+  'reference.output',
+  'return',
+  'returnmap',
+  'solve.base',
+];
+
+const LLB_CAPS = [
+  'source.image',
+  'source.local',
+  'source.local.unique',
+  'source.local.sessionid',
+  'source.local.includepatterns',
+  'source.local.followpaths',
+  'source.local.excludepatterns',
+  'source.local.sharedkeyhint',
+  'exec.meta.base',
+  'exec.meta.network',
+  'exec.mount.bind',
+  'exec.mount.cache',
+  'exec.mount.cache.sharing',
+  'exec.mount.secret',
+  'exec.mount.ssh',
+  'exec.mount.tmpfs',
+  'exec.secretenv',
+  'file.base',
+  'constraints',
+  'platform',
+  'meta.ignorecache',
+  'meta.description',
+];
+
+export function frontendCaps(): { id: string; enabled: boolean }[] {
+  return FRONTEND_CAPS.map((id) => ({ id, enabled: true }));
+}
+
+export function llbCaps(): { id: string; enabled: boolean }[] {
+  return LLB_CAPS.map((id) => ({ id, enabled: true }));
+}
+
+export interface WorkerFacts {
+  /** Stays the same for the life of the data directory. */
+  readonly id: string;
+  readonly platforms: readonly { readonly os: string; readonly architecture: string; readonly variant?: string }[];
+  /** The address that `host-gateway` stands for, if there is one. */
+  readonly hostGateway: () => string | undefined;
+}
+
+export function workerRecord(facts: WorkerFacts): MessageInitShape<typeof WorkerRecordSchema> {
+  const gateway = facts.hostGateway();
+  return {
+    id: facts.id,
+    labels: gateway === undefined ? {} : { 'org.mobyproject.buildkit.worker.moby.host-gateway-ip': gateway },
+    platforms: facts.platforms.map(({ os, architecture, variant }) => ({ os, architecture, variant: variant ?? '' })),
+    buildkitVersion: BUILDKIT_VERSION,
+  };
+}
