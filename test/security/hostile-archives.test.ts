@@ -89,7 +89,7 @@ function zstdOf(head: readonly number[], blocks: number): Buffer {
 /** Each archive with what `load` says in the end. */
 const ARCHIVES: Readonly<Record<string, readonly [make: () => Buffer, reply: RegExp]>> = {
   'more files than an archive may have': [() => tarOf(files(100_001, 'f')), /more than 100000 entries/],
-  'many files that no image needs': [() => tarOf(files(50_000, 'f')), /holds no images/],
+  'many files that no image needs': [() => tarOf(files(20_000, 'f')), /holds no images/],
   'more images than an archive may have': [
     () => manifest(many(100_000, (i) => ({ Config: `c${i}`, RepoTags: [], Layers: [] }))),
     /manifest.json in the archive has more than 10000 images/,
@@ -144,6 +144,9 @@ const ARCHIVES: Readonly<Record<string, readonly [make: () => Buffer, reply: Reg
   ],
 };
 
+/** Of the others `import` only makes files, because it reads no documents. */
+const IMPORTED = /^(many files|zstd|many whiteouts|attributes|links)/;
+
 for (const [name, [make, reply]] of Object.entries(ARCHIVES)) {
   // Some take a second to make, and both tests give the same bytes.
   let archive: Buffer = Buffer.alloc(0);
@@ -154,6 +157,7 @@ for (const [name, [make, reply]] of Object.entries(ARCHIVES)) {
     assert.match(error ?? lines.join('\n'), reply);
   });
 
+  if (!IMPORTED.test(name)) continue;
   test(`import: ${name}`, async () => {
     const body = archive;
     archive = Buffer.alloc(0);
