@@ -144,7 +144,7 @@ const ARCHIVES: Readonly<Record<string, readonly [make: () => Buffer, reply: Reg
   ],
 };
 
-/** Of the others `import` only makes files, because it reads no documents. */
+/** `import` reads no documents, so it only makes files of the others. */
 const IMPORTED = /^(many files|zstd|many whiteouts|attributes|links)/;
 
 for (const [name, [make, reply]] of Object.entries(ARCHIVES)) {
