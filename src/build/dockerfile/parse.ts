@@ -8,6 +8,10 @@ import { type Features, featuresOf } from './features.js';
 import { parseInstruction } from './instruction.js';
 import { readNodes } from './nodes.js';
 
+/** Later, each of these costs more than it does here. */
+const MAX_INSTRUCTIONS = 10_000;
+const MAX_STAGES = 500;
+
 const NO_FEATURES: Features = { parents: false, labs: false };
 
 /**
@@ -18,6 +22,8 @@ export function parseDockerfile(source: Buffer | string, features?: Features): D
   const text = typeof source === 'string' ? source : source.toString('utf8');
   if (text === '') throw new DockerfileError('the Dockerfile cannot be empty');
   const { nodes, directives, escape, emptyContinuations } = readNodes(text);
+  if (nodes.length > MAX_INSTRUCTIONS)
+    throw new DockerfileError(`Dockerfile has more than ${MAX_INSTRUCTIONS} instructions`);
   const allowed = features ?? featuresOf(text) ?? NO_FEATURES;
   const globalArgs: ArgInstruction[] = [];
   const stages: (Stage & { readonly instructions: Instruction[] })[] = [];
@@ -25,6 +31,8 @@ export function parseDockerfile(source: Buffer | string, features?: Features): D
     const prefix = `dockerfile parse error on line ${node.lines.start}: `;
     const parsed = atLines(node.lines, () => parseInstruction(node, escape, allowed), prefix);
     if (parsed.kind === 'FROM') {
+      if (stages.length === MAX_STAGES)
+        throw new DockerfileError(`Dockerfile has more than ${MAX_STAGES} stages`, node.lines);
       const { kind, ...head } = parsed;
       void kind;
       stages.push({ ...head, index: stages.length, instructions: [] });

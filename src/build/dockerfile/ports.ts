@@ -1,0 +1,77 @@
+/** The ports of EXPOSE: `80`, `80-90/udp`, and with an address and a port of the host, which are ignored. */
+import { isIP } from 'node:net';
+import { DockerfileError } from './dockerfile-error.js';
+
+export interface ExposedPorts {
+  /** Such as `80/tcp`, in the order in which they are written. */
+  readonly ports: readonly string[];
+  /** Those as they are written whose protocol is not in lower case. */
+  readonly wronglyCased: readonly string[];
+  /** Those as they are written which name an address or a port of the host. */
+  readonly mapped: readonly string[];
+}
+
+const MAX_PORTS = 3 * 65_536;
+
+/** @param written after the variables have been replaced. @throws DockerfileError without lines. */
+export function exposedPorts(written: readonly string[]): ExposedPorts {
+  const ports: string[] = [];
+  const wronglyCased: string[] = [];
+  const mapped: string[] = [];
+  for (const text of written) {
+    const parts = text.split(':');
+    const last = parts.pop() ?? '';
+    const hostPort = parts.pop() ?? '';
+    const ip = parts.join(':');
+    const [port, protocol] = protocolOf(last, text);
+    if (protocol !== protocol.toLowerCase()) wronglyCased.push(text);
+    if (ip !== '' || hostPort !== '') mapped.push(text);
+    checkAddress(ip);
+    const range = rangeOf(port);
+    if (range === undefined) throw new DockerfileError(`invalid containerPort: ${port}`);
+    if (hostPort !== '') checkHostPort(hostPort, port, range);
+    for (let number = range.start; number <= range.end; number++) ports.push(`${number}/${protocol.toLowerCase()}`);
+    if (ports.length > MAX_PORTS) throw new DockerfileError('EXPOSE has too many ports');
+  }
+  return { ports, wronglyCased, mapped };
+}
+
+interface PortRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+function protocolOf(text: string, whole: string): readonly [port: string, protocol: string] {
+  const stroke = text.indexOf('/');
+  const port = stroke < 0 ? text : text.slice(0, stroke);
+  const protocol = stroke < 0 ? '' : text.slice(stroke + 1);
+  const invalid = (what: string): Error => new DockerfileError(`invalid port: ${JSON.stringify(whole)}: ${what}`);
+  if (port === '') throw invalid('no port specified');
+  if (protocol === '') return [port, 'tcp'];
+  if (!['tcp', 'udp', 'sctp'].includes(protocol.toLowerCase())) throw invalid(`invalid proto: ${protocol}`);
+  return [port, protocol];
+}
+
+function checkAddress(ip: string): void {
+  const bare = ip.startsWith('[') && ip.endsWith(']') ? ip.slice(1, -1) : ip;
+  if (bare !== '' && isIP(bare) === 0) throw new DockerfileError(`invalid IP address: ${ip}`);
+}
+
+function checkHostPort(hostPort: string, port: string, { start, end }: PortRange): void {
+  const host = rangeOf(hostPort);
+  if (host === undefined) throw new DockerfileError(`invalid hostPort: ${hostPort}`);
+  if (end - start !== host.end - host.start && end !== start)
+    throw new DockerfileError(`invalid ranges specified for container and host Ports: ${port} and ${hostPort}`);
+}
+
+function rangeOf(text: string): PortRange | undefined {
+  const dash = text.indexOf('-');
+  const start = portOf(dash < 0 ? text : text.slice(0, dash));
+  const end = dash < 0 ? start : portOf(text.slice(dash + 1));
+  return start === undefined || end === undefined || end < start ? undefined : { start, end };
+}
+
+function portOf(text: string): number | undefined {
+  const port = /^\+?\d{1,40}$/.test(text) ? Number(text) : -1;
+  return port >= 0 && port <= 65_535 ? port : undefined;
+}

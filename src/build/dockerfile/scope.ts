@@ -1,0 +1,181 @@
+/** The variables of a build: global arguments, and what ARG and ENV of a stage make of them. */
+import type { ArgInstruction, Dockerfile, Instruction } from './ast.js';
+import { atLines } from './dockerfile-error.js';
+import type { InstructionExpander } from './expand-instruction.js';
+import { formatPlatform, type Platform } from './platform.js';
+import type { Environment } from './shell-lexer.js';
+
+/** undefined: the argument is mentioned without a value. */
+export type BuildArgs = ReadonlyMap<string, string | undefined>;
+
+export interface BuildPlatforms {
+  readonly build: Platform;
+  readonly target: Platform;
+}
+
+export interface ArgValue {
+  readonly key: string;
+  readonly value: string | undefined;
+}
+
+/** These are arguments for the builder itself, and no variables of RUN. */
+const NOT_IN_ENVIRONMENT: ReadonlySet<string> = new Set(['BUILDKIT_SBOM_SCAN_CONTEXT', 'BUILDKIT_SBOM_SCAN_STAGE']);
+
+const PROXIES: ReadonlySet<string> = new Set(['http_proxy', 'https_proxy', 'ftp_proxy', 'no_proxy', 'all_proxy']);
+
+/** True for `HTTP_PROXY` and its like: RUN gets them without an ARG, and no record of the image shows them. */
+export function isProxyArg(name: string): boolean {
+  return PROXIES.has(name.toLowerCase());
+}
+
+/** The arguments that every build has, for FROM, and for stages that declare them. */
+export function platformArgs({ build, target }: BuildPlatforms, stage: string): Map<string, string> {
+  return new Map([
+    ['BUILDPLATFORM', formatPlatform(build, false)],
+    ['BUILDOS', build.os],
+    ['BUILDOSVERSION', build.osVersion],
+    ['BUILDARCH', build.architecture],
+    ['BUILDVARIANT', build.variant],
+    ['TARGETPLATFORM', formatPlatform(target)],
+    ['TARGETOS', target.os],
+    ['TARGETOSVERSION', target.osVersion],
+    ['TARGETARCH', target.architecture],
+    ['TARGETVARIANT', target.variant],
+    ['TARGETSTAGE', stage || 'default'],
+  ]);
+}
+
+/** A global argument, for the outline. */
+export interface GlobalArg {
+  readonly key: string;
+  readonly value: string;
+  readonly description: string;
+  readonly line: number;
+  readonly endLine: number;
+  /** The variables that its default has used. */
+  readonly uses: readonly string[];
+}
+
+export interface GlobalScope {
+  /** FROM sees these, and an ARG without a default inherits them. */
+  readonly values: ReadonlyMap<string, string>;
+  /** The ARGs before the first FROM. */
+  readonly declared: ReadonlyMap<string, GlobalArg>;
+}
+
+/** @throws DockerfileError with lines. */
+export function globalScope(
+  dockerfile: Dockerfile,
+  defaults: ReadonlyMap<string, string>,
+  buildArgs: BuildArgs,
+  expander: InstructionExpander,
+): GlobalScope {
+  const values = new Map(defaults);
+  for (const key of defaults.keys()) {
+    const override = buildArgs.get(key);
+    if (override !== undefined) values.set(key, override);
+  }
+  const declared = new Map<string, GlobalArg>();
+  for (const { args, lines } of dockerfile.globalArgs) {
+    for (const { key, value: written, description } of args) {
+      let value = buildArgs.get(key);
+      let uses: string[] = [];
+      if (value === undefined && written !== undefined && !buildArgs.has(key)) {
+        const processed = atLines(lines, () => expander.matches(written, environmentOf(values)));
+        value = processed.result;
+        uses = [...processed.matched].filter((name) => name !== key);
+      }
+      if (value !== undefined) values.set(key, value);
+      declared.set(key, { key, value: value ?? '', description, line: lines.start, endLine: lines.end, uses });
+    }
+  }
+  return { values, declared };
+}
+
+export function environmentOf(values: ReadonlyMap<string, string>): Environment {
+  return { get: (name) => values.get(name) };
+}
+
+/** A stage begins with the configuration of its image, or with the end of the stage that it is based on. */
+export interface StageBase {
+  /** The variables in the image's configuration. PATH gets a default. */
+  readonly imageEnv: readonly (readonly [key: string, value: string])[];
+  /** The stage before, whose arguments are still there. */
+  readonly stage?: StageScope | undefined;
+}
+
+export const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+
+/** The variables of one stage while its instructions run in order. */
+export class StageScope {
+  /** Words are expanded with these: ENV and ARG. */
+  readonly env: Map<string, string>;
+  /** The configuration of the image will have these: ENV only. */
+  readonly imageEnv: Map<string, string>;
+  /** The arguments in the order of their declaration, for RUN and its record. A name may be there twice. */
+  readonly args: ArgValue[];
+  readonly #declared: Set<string>;
+
+  constructor(
+    { imageEnv, stage }: StageBase,
+    private readonly globals: GlobalScope,
+    private readonly buildArgs: BuildArgs,
+    private readonly expander: InstructionExpander,
+  ) {
+    this.imageEnv = new Map(stage?.imageEnv ?? imageEnv);
+    if (!this.imageEnv.has('PATH')) this.imageEnv.set('PATH', DEFAULT_PATH);
+    this.env = new Map([...(stage?.env ?? []), ...this.imageEnv]);
+    this.args = [...(stage?.args ?? [])];
+    this.#declared = new Set(this.args.map(({ key }) => key));
+  }
+
+  /**
+   * Replaces the variables of the next instruction, and takes over what it says about variables itself. The ARGs of the
+   * result have the values that count.
+   * @param unmatched gets the names of variables that nothing has declared.
+   * @throws DockerfileError with the lines of the instruction.
+   */
+  next(instruction: Instruction, unmatched = new Set<string>()): Instruction {
+    const missing = new Set<string>();
+    const expanded = atLines(instruction.lines, () =>
+      instruction.kind === 'ARG'
+        ? this.#declare(instruction, unmatched)
+        : this.expander.expand(instruction, environmentOf(this.env), missing),
+    );
+    this.#report(missing, unmatched);
+    if (expanded.kind === 'ENV') {
+      for (const { key, value } of expanded.pairs) {
+        this.env.set(key, value);
+        this.imageEnv.set(key, value);
+      }
+    }
+    return expanded;
+  }
+
+  #declare(instruction: ArgInstruction, unmatched: Set<string>): ArgInstruction {
+    const args = instruction.args.map((arg) => {
+      let value = this.buildArgs.get(arg.key);
+      if (value === undefined && !this.buildArgs.has(arg.key)) {
+        value = arg.value === undefined ? this.globals.values.get(arg.key) : this.#default(arg.value, unmatched);
+      }
+      if (value !== undefined && !NOT_IN_ENVIRONMENT.has(arg.key)) this.env.set(arg.key, value);
+      this.args.push({ key: arg.key, value });
+      this.#declared.add(arg.key);
+      return { ...arg, value };
+    });
+    return { ...instruction, args };
+  }
+
+  #default(text: string, unmatched: Set<string>): string {
+    const processed = this.expander.word(text, environmentOf(this.env));
+    this.#report(processed.unmatched, unmatched);
+    return processed.result;
+  }
+
+  /** A declared argument without a value is not undefined. */
+  #report(missing: ReadonlySet<string>, unmatched: Set<string>): void {
+    for (const name of missing) {
+      if (!NOT_IN_ENVIRONMENT.has(name) && !this.#declared.has(name)) unmatched.add(name);
+    }
+  }
+}
