@@ -1,7 +1,7 @@
 /** The README's first command, as a machine runs it. */
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { execFile, execFileSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -12,17 +12,25 @@ import { promisify } from 'node:util';
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const NOT_COPIED = ['.git', 'node_modules'].map((name) => join(ROOT, name));
 
-/** Quickstart builds anew, which would take the program away from the tests beside this one. */
-function copyOfThis(): string {
-  const dir = mkdtempSync(join(tmpdir(), 'clone-'));
-  cpSync(ROOT, dir, { recursive: true, filter: (path) => !NOT_COPIED.includes(path) });
-  symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'));
-  return dir;
+/**
+ * Quickstart builds anew, which would take the program away from the tests beside this one. A link to the dependencies
+ * would be other files to the compiler, which then checks everything again. They cannot be written through the mount.
+ */
+function copyOfThis(): { readonly copy: string; readonly dependencies: string } {
+  const copy = mkdtempSync(join(tmpdir(), 'clone-'));
+  cpSync(ROOT, copy, { recursive: true, filter: (path) => !NOT_COPIED.includes(path) });
+  const dependencies = join(copy, 'node_modules');
+  mkdirSync(dependencies);
+  execFileSync('mount', ['-o', 'bind,ro', join(ROOT, 'node_modules'), dependencies]);
+  return { copy, dependencies };
 }
 
 test('quickstart shows the nine operations and takes everything away again', async (t) => {
-  const copy = copyOfThis();
-  t.after(() => rmSync(copy, { recursive: true }));
+  const { copy, dependencies } = copyOfThis();
+  t.after(() => {
+    execFileSync('umount', [dependencies]);
+    rmSync(copy, { recursive: true });
+  });
   const command = [join(copy, 'scripts', 'quickstart.mjs'), '--once'];
   const { stdout } = await promisify(execFile)(process.execPath, command, { timeout: 600_000 });
   for (let number = 1; number <= 9; number++) assert.match(stdout, new RegExp(`^${number}\\. `, 'm'));
