@@ -9,10 +9,11 @@ import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const SHIM = 'io.containerd.runc.v2';
+const MIB = 1 << 20;
 
 const cleanup = new Cleanup();
 let dir: string;
@@ -63,58 +64,59 @@ async function program(name: string, does: string): Promise<void> {
 
 const calls = async (): Promise<string> => (existsSync(join(dir, 'calls')) ? readFile(join(dir, 'calls'), 'utf8') : '');
 
+interface Inspection {
+  readonly HostConfig: { readonly Runtime: string };
+  readonly State: { readonly ExitCode: number; readonly OOMKilled: boolean };
+}
+
+const api = <T = unknown>(method: string, path: string, json?: object): Promise<T> =>
+  callJson<T>(engine.socketPath, method, path, json === undefined ? {} : { json });
+const inspect = (id: string): Promise<Inspection> => api<Inspection>('GET', `/containers/${id}/json`);
+
+async function end(id: string): Promise<readonly unknown[]> {
+  const { State } = await inspect(id);
+  return [State.ExitCode, State.OOMKilled];
+}
+
+async function create(runtime: string, script: string, memory: object): Promise<string> {
+  const HostConfig = { Runtime: runtime, ...memory };
+  const Cmd = ['sh', '-c', script];
+  return (await api<{ Id: string }>('POST', '/containers/create', { Image: SEEDED_IMAGE, Cmd, HostConfig })).Id;
+}
+
 /** A container's whole life under a runtime. */
 async function live(runtime: string): Promise<void> {
-  const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
-  const id = await ok(
-    'run',
-    '-d',
-    '--runtime',
-    runtime,
-    '-m',
-    '64m',
-    '--stop-timeout',
-    '1',
-    SEEDED_IMAGE,
-    'sh',
-    '-c',
-    'echo begun; trap "exit 5" TERM; while :; do sleep 0.1; done',
-  );
+  const waiting = 'echo begun; trap "exit 5" TERM; while :; do sleep 0.1; done';
+  const id = await create(runtime, waiting, { Memory: 64 * MIB });
   try {
-    assert.equal(
-      (await callJson<{ HostConfig: { Runtime: string } }>(engine.socketPath, 'GET', `/containers/${id}/json`))
-        .HostConfig.Runtime,
-      runtime,
-    );
-    assert.equal(await ok('exec', id, 'sh', '-c', 'echo inside; id -u'), 'inside\n0');
-    await ok('pause', id);
-    await ok('unpause', id);
-    await ok('update', '-m', '48m', '--memory-swap', '48m', id);
-    const stats = await callJson<{ memory_stats: { limit: number; usage: number }; pids_stats: { current: number } }>(
-      engine.socketPath,
+    await api('POST', `/containers/${id}/start`);
+    assert.equal((await inspect(id)).HostConfig.Runtime, runtime);
+    assert.equal(await dockerOk(engine, ['exec', id, 'sh', '-c', 'echo inside; id -u']), 'inside\n0');
+    await api('POST', `/containers/${id}/pause`);
+    await api('POST', `/containers/${id}/unpause`);
+    await api('POST', `/containers/${id}/update`, { Memory: 48 * MIB, MemorySwap: 48 * MIB });
+    const stats = await api<{ memory_stats: { limit: number; usage: number }; pids_stats: { current: number } }>(
       'GET',
       `/containers/${id}/stats?stream=false&one-shot=true`,
     );
-    assert.equal(stats.memory_stats.limit, 48 << 20);
+    assert.equal(stats.memory_stats.limit, 48 * MIB);
     assert.ok(stats.memory_stats.usage > 0 && stats.pids_stats.current > 0);
-    await ok('stop', id);
-    assert.equal(await ok('logs', id), 'begun');
-    const end = '{{.State.ExitCode}} {{.State.OOMKilled}}';
-    assert.equal(await ok('inspect', '--format', end, id), '5 false');
-    await ok('start', id);
-    await ok('kill', id);
-    assert.equal(await ok('inspect', '--format', end, id), '137 false');
+    await api('POST', `/containers/${id}/stop?t=1`);
+    assert.match((await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1`)).text, /begun\n$/);
+    assert.deepEqual(await end(id), [5, false]);
+    await api('POST', `/containers/${id}/start`);
+    await api('POST', `/containers/${id}/kill`);
+    assert.deepEqual(await end(id), [137, false]);
   } finally {
-    await ok('rm', '-f', id);
+    await api('DELETE', `/containers/${id}?force=1`);
   }
-  const fill = ['sh', '-c', 'x=a; while :; do x=$x$x; done'];
-  const full = await ok('create', '--runtime', runtime, '-m', '16m', '--memory-swap', '16m', SEEDED_IMAGE, ...fill);
+  const full = await create(runtime, 'x=a; while :; do x=$x$x; done', { Memory: 16 * MIB, MemorySwap: 16 * MIB });
   try {
-    await ok('start', full);
-    assert.equal(await ok('wait', full), '137');
-    assert.equal(await ok('inspect', '--format', '{{.State.OOMKilled}}', full), 'true');
+    await api('POST', `/containers/${full}/start`);
+    assert.equal((await api<{ StatusCode: number }>('POST', `/containers/${full}/wait`)).StatusCode, 137);
+    assert.deepEqual(await end(full), [137, true]);
   } finally {
-    await ok('rm', '-f', full);
+    await api('DELETE', `/containers/${full}?force=1`);
   }
 }
 

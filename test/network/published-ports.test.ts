@@ -8,11 +8,12 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, afterEach, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { removeContainers } from '../support/container-removal.js';
 import { dockerd } from '../support/dockerd.js';
-import { askEcho, startEchoServer, type Protocol } from '../support/echo-server.js';
+import { askEcho, startEchoServer, type Protocol, type Question } from '../support/echo-server.js';
 import type { Engine } from '../support/engine.js';
 import { engined, isTestingDockerd } from '../support/engined.js';
 import { endProcess, startInside } from '../support/host-networks.js';
@@ -110,9 +111,109 @@ async function run(engine: Engine, name: string, network: string, ...options: re
   return { name, netns, address: { 4: v4, 6: v6 } };
 }
 
-// Where there is no socket to hold the port it is the rules that publish it, with the proxy or without.
-test('sctp: translated for other machines', async () => {
-  const engine = await start(true);
+/** One server with published ports, and who is around it. */
+interface Scene {
+  readonly proxy: boolean;
+  readonly network: 'bridge' | 'user';
+  readonly server: Peer;
+  readonly neighbour: Peer;
+  readonly elsewhere: Peer;
+}
+
+/** A question from one place. */
+interface Attempt {
+  readonly from: string;
+  readonly to: string;
+  readonly family: 4 | 6;
+  readonly what: string;
+  readonly inside: number;
+  readonly question: Question;
+}
+
+const PUBLISHED = ['8080:80', '8080:80/udp', '8091-8092:91-92', '[::1]:8070:80', '127.0.0.1:8070:80'].flatMap(
+  (port) => ['-p', port],
+);
+const PORTS: readonly [what: string, protocol: Protocol, port: number, inside: number][] = [
+  ['tcp', 'tcp', 8080, 80],
+  ['udp', 'udp', 8080, 80],
+  ['range', 'tcp', 8092, 92],
+  ['loopback', 'tcp', 8070, 80],
+];
+
+/** The names of the addresses that a server may see. */
+function namesOf({ network, server, neighbour, elsewhere }: Scene, family: 4 | 6): Readonly<Record<string, string>> {
+  return {
+    [HOST[family]]: 'host',
+    [OUTSIDE[family]]: 'outside',
+    [BRIDGES[network][family]]: 'gateway',
+    [server.address[family]]: 'server',
+    [neighbour.address[family]]: 'neighbour',
+    [elsewhere.address[family]]: 'elsewhere',
+    // The proxy reaches a container over IPv4 that was asked for over IPv6 where it listens on that alone.
+    [BRIDGES[network][4]]: 'gateway',
+  };
+}
+
+/** All that is asked in a scene, by the namespace from which it is. */
+function attemptsOf({ network, server, neighbour, elsewhere }: Scene): Map<string | undefined, Attempt[]> {
+  const attempts = new Map<string | undefined, Attempt[]>();
+  for (const family of [4, 6] as const) {
+    const ways: [from: string, netns: string | undefined, to: string, address: string][] = [
+      ['host', undefined, 'loopback', family === 4 ? '127.0.0.1' : '::1'],
+      ['host', undefined, 'host', HOST[family]],
+      ['outside', outside.path, 'host', HOST[family]],
+      ['server', server.netns, 'host', HOST[family]],
+      ['server', server.netns, 'gateway', BRIDGES[network][family]],
+      ['neighbour', neighbour.netns, 'host', HOST[family]],
+      ['neighbour', neighbour.netns, 'gateway', BRIDGES[network][family]],
+      ['elsewhere', elsewhere.netns, 'host', HOST[family]],
+    ];
+    for (const [from, netns, to, host] of ways)
+      for (const [what, protocol, port, inside] of PORTS) {
+        const attempt = { from, to, family, what, inside, question: { protocol, host, port } };
+        attempts.set(netns, [...(attempts.get(netns) ?? []), attempt]);
+      }
+  }
+  return attempts;
+}
+
+/** Asks from everywhere, one process for each place, and tells what is not as expected. */
+async function wrongAnswers(engine: Engine, scene: Scene): Promise<string[]> {
+  const { proxy, network, server } = scene;
+  const names = { 4: namesOf(scene, 4), 6: namesOf(scene, 6) };
+  const answers = await Promise.all(
+    [...attemptsOf(scene)].map(async ([netns, attempts]) => {
+      const said = await askEcho(
+        netns,
+        attempts.map(({ question }) => question),
+      );
+      return attempts.flatMap(({ from, to, family, what, inside }, index) => {
+        const [answered, source] = said[index]?.split(' ') ?? [];
+        if (engine.name === 'dockerd' && peerReachesLess(proxy, family, what, from)) return [];
+        if (source !== undefined) assert.equal(Number(answered), inside, `${what} leads to its own port`);
+        const shown = source === undefined ? '-' : (names[family][source] ?? source);
+        const wanted = expected(proxy, family, what, from, to);
+        return shown === wanted
+          ? []
+          : [`${network} IPv${family} ${what} from ${from} to ${to}: ${shown}, not ${wanted}`];
+      });
+    }),
+  );
+  // A port that is not published is not reachable from outside, whatever routes there are.
+  if (engine.name === 'engined') {
+    const unpublished = ([4, 6] as const).map((family) => ({
+      protocol: 'tcp' as const,
+      host: server.address[family],
+      port: 80,
+    }));
+    for (const answer of await askEcho(outside.path, unpublished, 800))
+      assert.match(answer, /timeout|E[A-Z]+/, 'unpublished');
+  }
+  return answers.flat();
+}
+
+/** Where there is no socket to hold the port it is the rules that publish it, with the proxy or without. */
+async function translatesSctp(engine: Engine): Promise<void> {
   for (const network of ['bridge', 'user'] as const) {
     const server = await run(engine, 'server', network, '-p', '8093:93/sctp');
     for (const family of [4, 6] as const) {
@@ -125,12 +226,10 @@ test('sctp: translated for other machines', async () => {
     }
     await dockerOk(engine, ['rm', '-f', 'server']);
   }
-  await dockerOk(engine, ['network', 'rm', 'user']);
-  await engine.close();
-});
+}
 
-test('a client that goes on sending datagrams reaches the container that has the port now', async () => {
-  const engine = await start(true);
+/** A client that goes on sending reaches the container that has the port now. */
+async function followsDatagrams(engine: Engine): Promise<void> {
   const server = await run(engine, 'server', 'bridge', '-p', '8080:80/udp');
   // From one port, all the time: what the kernel knows of it never ends by itself.
   const sender = startInside(
@@ -161,106 +260,49 @@ test('a client that goes on sending datagrams reaches the container that has the
     await endProcess(sender);
   }
   await dockerOk(engine, ['rm', '-f', 'other', 'second']);
-  await dockerOk(engine, ['network', 'rm', 'user']);
-  await engine.close();
-});
-
-/** One server with published ports, and who is around it. */
-interface Scene {
-  readonly proxy: boolean;
-  readonly network: 'bridge' | 'user';
-  readonly family: 4 | 6;
-  readonly server: Peer;
-  readonly neighbour: Peer;
-  readonly elsewhere: Peer;
 }
 
-const PUBLISHED = ['8080:80', '8080:80/udp', '8091-8092:91-92', '[::1]:8070:80', '127.0.0.1:8070:80'].flatMap(
-  (port) => ['-p', port],
-);
-const PORTS: readonly [what: string, protocol: Protocol, port: number, inside: number][] = [
-  ['tcp', 'tcp', 8080, 80],
-  ['udp', 'udp', 8080, 80],
-  ['range', 'tcp', 8092, 92],
-  ['loopback', 'tcp', 8070, 80],
-];
-
-/** Asks from everywhere, and tells what is not as expected. */
-async function wrongAnswers(engine: Engine, scene: Scene): Promise<string[]> {
-  const { proxy, network, family, server, neighbour, elsewhere } = scene;
-  const names: Readonly<Record<string, string>> = {
-    [HOST[family]]: 'host',
-    [OUTSIDE[family]]: 'outside',
-    [BRIDGES[network][family]]: 'gateway',
-    [server.address[family]]: 'server',
-    [neighbour.address[family]]: 'neighbour',
-    [elsewhere.address[family]]: 'elsewhere',
-    // The proxy reaches a container over IPv4 that was asked for over IPv6 where it listens on that alone.
-    [BRIDGES[network][4]]: 'gateway',
-  };
-  const loopback = family === 4 ? '127.0.0.1' : '::1';
-  const ways: [from: string, netns: string | undefined, to: string, address: string][] = [
-    ['host', undefined, 'loopback', loopback],
-    ['host', undefined, 'host', HOST[family]],
-    ['outside', outside.path, 'host', HOST[family]],
-    ['server', server.netns, 'host', HOST[family]],
-    ['server', server.netns, 'gateway', BRIDGES[network][family]],
-    ['neighbour', neighbour.netns, 'host', HOST[family]],
-    ['neighbour', neighbour.netns, 'gateway', BRIDGES[network][family]],
-    ['elsewhere', elsewhere.netns, 'host', HOST[family]],
-  ];
-  const answers = await Promise.all(
-    ways.map(async ([from, netns, to, host]) => {
-      const said = await askEcho(
-        netns,
-        PORTS.map(([, protocol, port]) => ({ protocol, host, port })),
-      );
-      return PORTS.flatMap(([what, , , inside], index) => {
-        const [answered, source] = said[index]?.split(' ') ?? [];
-        if (engine.name === 'dockerd' && peerReachesLess(proxy, family, what, from)) return [];
-        if (source !== undefined) assert.equal(Number(answered), inside, `${what} leads to its own port`);
-        const shown = source === undefined ? '-' : (names[source] ?? source);
-        const wanted = expected(proxy, family, what, from, to);
-        return shown === wanted
-          ? []
-          : [`${network} IPv${family} ${what} from ${from} to ${to}: ${shown}, not ${wanted}`];
-      });
-    }),
-  );
-  // A port that is not published is not reachable from outside, whatever routes there are.
-  if (engine.name === 'engined')
-    assert.match(
-      (await askEcho(outside.path, [{ protocol: 'tcp', host: server.address[family], port: 80 }], 800))[0] ?? '',
-      /timeout|E[A-Z]+/,
-      'unpublished',
+/** One server after the other, on each kind of network. */
+async function answersAsExpected(engine: Engine, proxy: boolean): Promise<void> {
+  const wrong: string[] = [];
+  for (const network of ['bridge', 'user'] as const) {
+    const server = await run(engine, `server-${network}`, network, ...PUBLISHED);
+    const neighbour = await run(engine, `neighbour-${network}`, network);
+    const elsewhere = await run(engine, `elsewhere-${network}`, network === 'user' ? 'bridge' : 'user');
+    const stop = await startEchoServer(server.netns, [80, 91, 92], [80]);
+    try {
+      wrong.push(...(await wrongAnswers(engine, { proxy, network, server, neighbour, elsewhere })));
+    } finally {
+      await stop();
+    }
+    await dockerOk(engine, ['rm', '-f', server.name, neighbour.name, elsewhere.name]);
+    const refused = await askEcho(
+      undefined,
+      [8080, 8092].map((port) => ({ protocol: 'tcp', host: '127.0.0.1', port })),
     );
-  return answers.flat();
+    assert.deepEqual(refused, ['ECONNREFUSED', 'ECONNREFUSED'], 'ports go with their container');
+  }
+  assert.deepEqual(wrong, []);
 }
 
 for (const proxy of [true, false]) {
-  test(`${proxy ? 'with' : 'without'} the userland proxy`, async () => {
-    const engine = await start(proxy);
-    const wrong: string[] = [];
-    for (const network of ['bridge', 'user'] as const) {
-      const server = await run(engine, `server-${network}`, network, ...PUBLISHED);
-      const neighbour = await run(engine, `neighbour-${network}`, network);
-      const elsewhere = await run(engine, `elsewhere-${network}`, network === 'user' ? 'bridge' : 'user');
-      const stop = await startEchoServer(server.netns, [80, 91, 92], [80]);
-      try {
-        for (const family of [4, 6] as const)
-          wrong.push(...(await wrongAnswers(engine, { proxy, network, family, server, neighbour, elsewhere })));
-      } finally {
-        await stop();
-      }
-      await dockerOk(engine, ['rm', '-f', server.name, neighbour.name, elsewhere.name]);
-      const refused = await askEcho(
-        undefined,
-        [8080, 8092].map((port) => ({ protocol: 'tcp', host: '127.0.0.1', port })),
-      );
-      assert.deepEqual(refused, ['ECONNREFUSED', 'ECONNREFUSED'], 'ports go with their container');
-    }
-    assert.deepEqual(wrong, []);
-    await dockerOk(engine, ['network', 'rm', 'user']);
-    await engine.close();
+  describe(`${proxy ? 'with' : 'without'} the userland proxy`, () => {
+    let engine: Engine;
+    before(async () => {
+      engine = await start(proxy);
+    });
+    afterEach(() => removeContainers(engine));
+    after(async () => {
+      await dockerOk(engine, ['network', 'rm', 'user']);
+      await engine.close();
+    });
+
+    test('each place reaches what it may, and is seen with its address', () => answersAsExpected(engine, proxy));
+
+    if (!proxy) return;
+    test('sctp: translated for other machines', () => translatesSctp(engine));
+
+    test('a client that goes on sending datagrams reaches the container that has the port now', () =>
+      followsDatagrams(engine));
   });
 }
