@@ -120,7 +120,7 @@ function boolOf(option: string, value: string): boolean {
 }
 
 /** More warnings than these help nobody, and each of many lines may have many. */
-const MAX_WARNINGS = 1000;
+const MAX_WARNINGS = 500;
 
 /** Collects the warnings that are wanted. */
 export class Checks {

@@ -19,7 +19,7 @@ export function csvFields(line: string, failure: string): string[] {
       let field = '';
       for (at++; ; at += 2) {
         const quote = line.indexOf('"', at);
-        if (quote < 0) throw problem(line.length, 'extraneous or missing " in quoted-field');
+        if (quote < 0) throw problem(at, 'extraneous or missing " in quoted-field');
         field += line.slice(at, quote);
         at = quote;
         if (line[at + 1] !== '"') break;

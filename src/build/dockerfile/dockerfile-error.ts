@@ -7,17 +7,20 @@ export class DockerfileError extends EngineError {
   constructor(
     message: string,
     readonly lines?: LineRange,
+    /** More instructions that have part in it. */
+    readonly others: readonly LineRange[] = [],
   ) {
     super('invalid', message, { code: 'DOCKERFILE' });
   }
 }
 
 /** Runs a part of the parser; its errors get the lines that are concerned, unless they have some already. */
-export function atLines<T>(lines: LineRange, part: () => T, prefix = ''): T {
+export function atLines<T>(lines: LineRange | undefined, part: () => T, prefix = ''): T {
   try {
     return part();
   } catch (error) {
-    if (error instanceof DockerfileError) throw new DockerfileError(prefix + error.message, error.lines ?? lines);
+    if (error instanceof DockerfileError)
+      throw new DockerfileError(prefix + error.message, error.lines ?? lines, error.others);
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** Replaces the variables of an instruction, in those of its values that have any. */
 import type { Instruction, KeyValue } from './ast.js';
 import { parseMount } from './run-flags.js';
-import { type Environment, ShellLexer } from './shell-lexer.js';
+import { type Environment, type ProcessedWord, ShellLexer, type UnmatchedObserver } from './shell-lexer.js';
 
 /** Made once for a build, because the lexers limit what all its words cost together. */
 export class InstructionExpander {
@@ -13,28 +13,17 @@ export class InstructionExpander {
   }
 
   /** @throws DockerfileError without lines. */
-  word(text: string, environment: Environment): { readonly result: string; readonly unmatched: ReadonlySet<string> } {
-    return this.#words.process(text, environment);
-  }
-
-  matches(text: string, environment: Environment): ReturnType<ShellLexer['process']> {
-    return this.#words.process(text, environment);
+  matches(text: string, environment: Environment, observer?: UnmatchedObserver): ProcessedWord {
+    return this.#words.process(text, environment, observer);
   }
 
   /**
    * ARG stays as it is: whether its default counts is known by who has the arguments of the build.
-   * @param unmatched gets the names of variables without a value.
+   * @param observer hears of variables without a value, once for each word.
    * @throws DockerfileError without lines.
    */
-  expand(instruction: Instruction, environment: Environment, unmatched: Set<string>): Instruction {
-    const collect = (processed: { readonly unmatched: ReadonlySet<string> }): void => {
-      for (const name of processed.unmatched) unmatched.add(name);
-    };
-    const word = (text: string): string => {
-      const processed = this.#words.process(text, environment);
-      collect(processed);
-      return processed.result;
-    };
+  expand(instruction: Instruction, environment: Environment, observer?: UnmatchedObserver): Instruction {
+    const word = (text: string): string => this.#words.process(text, environment, observer).result;
     const pairs = (list: readonly KeyValue[]): KeyValue[] =>
       list.map(({ key, value, isLegacy }) => ({ key: word(key), value: word(value), isLegacy }));
     switch (instruction.kind) {
@@ -43,7 +32,7 @@ export class InstructionExpander {
         return { ...instruction, pairs: pairs(instruction.pairs) };
       case 'ADD':
       case 'COPY':
-        return this.#copied(instruction, environment, word, collect);
+        return this.#copied(instruction, environment, word, observer);
       case 'RUN':
         return { ...instruction, mounts: instruction.mountTexts.map((text) => parseMount(text, word)) };
       case 'USER':
@@ -68,7 +57,7 @@ export class InstructionExpander {
     instruction: T,
     environment: Environment,
     word: (text: string) => string,
-    collect: (processed: { readonly unmatched: ReadonlySet<string> }) => void,
+    observer: UnmatchedObserver | undefined,
   ): T {
     const expanded = {
       ...instruction,
@@ -78,9 +67,7 @@ export class InstructionExpander {
       destination: word(instruction.destination),
       inlineFiles: instruction.inlineFiles.map((file) => {
         if (!file.expand) return file;
-        const processed = this.#files.process(file.content, environment);
-        collect(processed);
-        return { ...file, content: processed.result };
+        return { ...file, content: this.#files.process(file.content, environment, observer).result };
       }),
     };
     return expanded.kind === 'ADD' ? { ...expanded, checksum: word(expanded.checksum) } : expanded;

@@ -5,11 +5,10 @@ import type { Features } from './features.js';
 import { Flags } from './flags.js';
 import { parseAdd, parseCopy, parseRun } from './file-instructions.js';
 import { parseHealthcheck } from './healthcheck.js';
-import { heredocMarks } from './heredocs.js';
 import { splitInstruction, type Node } from './nodes.js';
 import { atLeastOne, commandOf, type Common, listOf, noFlags, type Source } from './source.js';
 import { didYouMean } from './suggest.js';
-import { cutBlanks, jsonStrings, shellWords, splitBlanks, trimSpace } from './words.js';
+import { jsonStrings, pairsIn, shellWords, splitBlanks, trimSpace } from './words.js';
 
 /** A stage before its instructions are read. */
 export type StageHead = Omit<Stage, 'index' | 'instructions'> & { readonly kind: 'FROM' };
@@ -82,26 +81,6 @@ function pairsOf({ node, escape }: Source, command: string): KeyValue[] {
   return pairs;
 }
 
-/** `key=value …`, or `key value` in the old form, whose value is all the rest. */
-export function pairsIn(text: string, command: string, escape: string): KeyValue[] {
-  const words = shellWords(text, escape);
-  const [first] = words;
-  if (first === undefined) return [];
-  if (!first.includes('=')) {
-    const [key, value] = cutBlanks(text);
-    if (value === undefined) throw new DockerfileError(`${command} must have two arguments`);
-    return [{ key, value, isLegacy: true }];
-  }
-  return words.map((word) => {
-    const sign = word.indexOf('=');
-    if (sign < 0) {
-      const quoted = JSON.stringify(word);
-      throw new DockerfileError(`Syntax error - can't find = in ${quoted}. Must be of the form: name=value`);
-    }
-    return { key: word.slice(0, sign), value: word.slice(sign + 1), isLegacy: false };
-  });
-}
-
 function parseExpose({ node, common }: Source): Instruction {
   if (node.rest === '') throw atLeastOne('EXPOSE');
   noFlags(node);
@@ -133,7 +112,6 @@ function descriptionOf({ comments }: Common, name: string): string {
 
 function parseOnbuild({ node, common, escape }: Source): Instruction {
   if (node.rest === '') throw atLeastOne('ONBUILD');
-  checkTrigger(node.rest, escape);
   noFlags(node);
   const trigger = splitInstruction(node.rest, escape).keyword.toUpperCase();
   if (trigger === 'ONBUILD') throw new DockerfileError("Chaining ONBUILD via `ONBUILD ONBUILD` isn't allowed");
@@ -142,14 +120,6 @@ function parseOnbuild({ node, common, escape }: Source): Instruction {
   const texts = node.heredocs.map(({ content, name }) => `\n${content}${name}`);
   const expression = trimSpace(common.original).replace(/^onbuild[\t\n\f\r ]*/i, '') + texts.join('');
   return { ...common, kind: 'ONBUILD', expression };
-}
-
-/** The pairs of a trigger are read at once; everything else waits until it runs. */
-function checkTrigger(rest: string, escape: string): void {
-  const { keyword, rest: args } = splitInstruction(rest, escape);
-  const name = keyword.toUpperCase();
-  if (name === 'ENV' || name === 'LABEL') pairsIn(args, name, escape);
-  else if (name === 'RUN' || name === 'COPY' || name === 'ADD') heredocMarks(rest);
 }
 
 function parseShell({ node, common }: Source): Instruction {

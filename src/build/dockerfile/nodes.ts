@@ -7,7 +7,7 @@ import { BOM, DirectiveReader } from './directives.js';
 import { atLines, DockerfileError } from './dockerfile-error.js';
 import { heredocMarks, type HeredocMark } from './heredocs.js';
 import { isSpace } from './shell-lexer.js';
-import { cutBlanks, jsonStrings, splitFlags, trimSpace } from './words.js';
+import { cutBlanks, jsonStrings, pairsIn, splitFlags, trimSpace } from './words.js';
 
 /** An instruction: its flags and its arguments, which are still one text. */
 export interface Node {
@@ -93,7 +93,8 @@ class NodeReader {
 
   #readDirective(text: string): boolean {
     // The lines of this error are those before the directive, as clients have always been told.
-    return atLines(at(this.#at - 1), () => {
+    const before = this.#at > 1 ? at(this.#at - 1) : undefined;
+    return atLines(before, () => {
       const name = this.#directives.read(text);
       if (name === 'escape') this.#escape = escapeOf(this.#directives.get('escape')?.value ?? '');
       return name !== undefined;
@@ -135,7 +136,7 @@ class NodeReader {
     const lines = { start, end: this.#at };
     const split = splitInstruction(original, this.#escape);
     const marks = atLines(lines, () => {
-      checkJson(split);
+      checkArguments(split, this.#escape);
       return canHaveHeredocs(split, this.#escape) && original.includes('<<') ? heredocMarks(original) : [];
     });
     const heredocs = marks.map((mark) => this.#readHeredoc(mark, start));
@@ -176,14 +177,15 @@ export function splitInstruction(line: string, escape: string): SplitInstruction
 const MAY_BE_JSON: ReadonlySet<string> = new Set(['add', 'cmd', 'copy', 'entrypoint', 'run', 'shell', 'volume']);
 const HAVE_HEREDOCS: ReadonlySet<string> = new Set(['add', 'copy', 'run']);
 
-/** Throws when the JSON of an instruction has other things than strings, before any other is understood. */
-function checkJson({ keyword, rest }: SplitInstruction): void {
+/** Arguments that cannot be cut into pieces are wrong before any instruction is understood. */
+function checkArguments({ keyword, rest }: SplitInstruction, escape: string): void {
   const name = keyword.toLowerCase();
   if (MAY_BE_JSON.has(name)) jsonStrings(rest);
   else if (name === 'healthcheck') jsonStrings(cutBlanks(rest)[1] ?? '');
+  else if (name === 'env' || name === 'label') pairsIn(rest, name.toUpperCase(), escape);
   else if (name === 'onbuild' && rest !== '') {
-    const inner = splitInstruction(rest, '\\');
-    if (inner.keyword.toLowerCase() !== 'onbuild') checkJson(inner);
+    const inner = splitInstruction(rest, escape);
+    if (inner.keyword.toLowerCase() !== 'onbuild') checkArguments(inner, escape);
   }
 }
 

@@ -48,8 +48,7 @@ export function parseDockerfile(source: Buffer | string, features?: Features): D
 export function parseTrigger(expression: string, features = NO_FEATURES): Instruction {
   const [node] = readNodes(expression).nodes;
   if (node === undefined) throw new DockerfileError('file with no instructions');
-  const prefix = `dockerfile parse error on line ${node.lines.start}: `;
-  const parsed = atLines(node.lines, () => parseInstruction(node, '\\', features), prefix);
+  const parsed = atLines(node.lines, () => parseInstruction(node, '\\', features));
   if (parsed.kind === 'FROM') throw new DockerfileError("FROM isn't allowed as an ONBUILD trigger");
   return parsed;
 }

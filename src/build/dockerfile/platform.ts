@@ -24,6 +24,8 @@ const ARCHITECTURES: ReadonlySet<string> = new Set(
   ].flatMap((names) => names.split(' ')),
 );
 const SYSTEM = /^([A-Za-z0-9_-]+)(?:\(([A-Za-z0-9_.-]*)\))?$/;
+/** The message of dockerd names this expression, which is the one above with features of systems. */
+const SYSTEM_WORDS = '^([A-Za-z0-9_-]+)(?:\\(([A-Za-z0-9_.%-]*)((?:\\+[A-Za-z0-9_.%-]+)*)\\))?$';
 const COMPONENT = /^[A-Za-z0-9_.-]+$/;
 
 /** @throws DockerfileError without lines, in the words of the library that dockerd uses. */
@@ -36,7 +38,7 @@ export function parsePlatform(text: string, host: Host): Platform {
   if (system === null) {
     throw new DockerfileError(
       `${JSON.stringify(first)} is an invalid OS component of ${quoted}: ` +
-        `OSAndVersion specifier component must match ${JSON.stringify(SYSTEM.source)}: invalid argument`,
+        `OSAndVersion specifier component must match ${JSON.stringify(SYSTEM_WORDS)}: invalid argument`,
     );
   }
   for (const part of parts.slice(1)) {

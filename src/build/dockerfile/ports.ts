@@ -2,30 +2,30 @@
 import { isIP } from 'node:net';
 import { DockerfileError } from './dockerfile-error.js';
 
-export interface ExposedPorts {
-  /** Such as `80/tcp`, in the order in which they are written. */
-  readonly ports: readonly string[];
-  /** Those as they are written whose protocol is not in lower case. */
-  readonly wronglyCased: readonly string[];
-  /** Those as they are written which name an address or a port of the host. */
-  readonly mapped: readonly string[];
+/** Hears of ports as they are written, also when there is an error behind them. */
+export interface PortObserver {
+  /** The protocol is not in lower case. */
+  wronglyCased(port: string): void;
+  /** An address or a port of the host is named. */
+  mapped(port: string): void;
 }
 
 const MAX_PORTS = 3 * 65_536;
 
-/** @param written after the variables have been replaced. @throws DockerfileError without lines. */
-export function exposedPorts(written: readonly string[]): ExposedPorts {
+/**
+ * Returns ports such as `80/tcp`, in the order in which they are written.
+ * @param written after the variables have been replaced. @throws DockerfileError without lines.
+ */
+export function exposedPorts(written: readonly string[], observer?: PortObserver): string[] {
   const ports: string[] = [];
-  const wronglyCased: string[] = [];
-  const mapped: string[] = [];
   for (const text of written) {
     const parts = text.split(':');
     const last = parts.pop() ?? '';
     const hostPort = parts.pop() ?? '';
     const ip = parts.join(':');
     const [port, protocol] = protocolOf(last, text);
-    if (protocol !== protocol.toLowerCase()) wronglyCased.push(text);
-    if (ip !== '' || hostPort !== '') mapped.push(text);
+    if (protocol !== protocol.toLowerCase()) observer?.wronglyCased(text);
+    if (ip !== '' || hostPort !== '') observer?.mapped(text);
     checkAddress(ip);
     const range = rangeOf(port);
     if (range === undefined) throw new DockerfileError(`invalid containerPort: ${port}`);
@@ -33,7 +33,7 @@ export function exposedPorts(written: readonly string[]): ExposedPorts {
     for (let number = range.start; number <= range.end; number++) ports.push(`${number}/${protocol.toLowerCase()}`);
     if (ports.length > MAX_PORTS) throw new DockerfileError('EXPOSE has too many ports');
   }
-  return { ports, wronglyCased, mapped };
+  return ports;
 }
 
 interface PortRange {

@@ -3,7 +3,7 @@ import type { ArgInstruction, Dockerfile, Instruction } from './ast.js';
 import { atLines } from './dockerfile-error.js';
 import type { InstructionExpander } from './expand-instruction.js';
 import { formatPlatform, type Platform } from './platform.js';
-import type { Environment } from './shell-lexer.js';
+import type { Environment, UnmatchedObserver } from './shell-lexer.js';
 
 /** undefined: the argument is mentioned without a value. */
 export type BuildArgs = ReadonlyMap<string, string | undefined>;
@@ -132,17 +132,16 @@ export class StageScope {
   /**
    * Replaces the variables of the next instruction, and takes over what it says about variables itself. The ARGs of the
    * result have the values that count.
-   * @param unmatched gets the names of variables that nothing has declared.
+   * @param observer hears of variables that nothing has declared, once for each word.
    * @throws DockerfileError with the lines of the instruction.
    */
-  next(instruction: Instruction, unmatched = new Set<string>()): Instruction {
-    const missing = new Set<string>();
+  next(instruction: Instruction, observer?: UnmatchedObserver): Instruction {
+    const report: UnmatchedObserver = (names) => this.#report(names, observer);
     const expanded = atLines(instruction.lines, () =>
       instruction.kind === 'ARG'
-        ? this.#declare(instruction, unmatched)
-        : this.expander.expand(instruction, environmentOf(this.env), missing),
+        ? this.#declare(instruction, report)
+        : this.expander.expand(instruction, environmentOf(this.env), report),
     );
-    this.#report(missing, unmatched);
     if (expanded.kind === 'ENV') {
       for (const { key, value } of expanded.pairs) {
         this.env.set(key, value);
@@ -152,11 +151,14 @@ export class StageScope {
     return expanded;
   }
 
-  #declare(instruction: ArgInstruction, unmatched: Set<string>): ArgInstruction {
+  #declare(instruction: ArgInstruction, report: UnmatchedObserver): ArgInstruction {
     const args = instruction.args.map((arg) => {
       let value = this.buildArgs.get(arg.key);
       if (value === undefined && !this.buildArgs.has(arg.key)) {
-        value = arg.value === undefined ? this.globals.values.get(arg.key) : this.#default(arg.value, unmatched);
+        value =
+          arg.value === undefined
+            ? this.globals.values.get(arg.key)
+            : this.expander.matches(arg.value, environmentOf(this.env), report).result;
       }
       if (value !== undefined && !NOT_IN_ENVIRONMENT.has(arg.key)) this.env.set(arg.key, value);
       this.args.push({ key: arg.key, value });
@@ -166,16 +168,10 @@ export class StageScope {
     return { ...instruction, args };
   }
 
-  #default(text: string, unmatched: Set<string>): string {
-    const processed = this.expander.word(text, environmentOf(this.env));
-    this.#report(processed.unmatched, unmatched);
-    return processed.result;
-  }
-
   /** A declared argument without a value is not undefined. */
-  #report(missing: ReadonlySet<string>, unmatched: Set<string>): void {
-    for (const name of missing) {
-      if (!NOT_IN_ENVIRONMENT.has(name) && !this.#declared.has(name)) unmatched.add(name);
-    }
+  #report(names: ReadonlySet<string>, observer: UnmatchedObserver | undefined): void {
+    if (observer === undefined) return;
+    const undefinedNames = [...names].filter((name) => !NOT_IN_ENVIRONMENT.has(name) && !this.#declared.has(name));
+    if (undefinedNames.length > 0) observer(new Set(undefinedNames));
   }
 }

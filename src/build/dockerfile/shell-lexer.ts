@@ -32,6 +32,8 @@ export interface ProcessedWord {
   readonly unmatched: ReadonlySet<string>;
 }
 
+export type UnmatchedObserver = (names: ReadonlySet<string>) => void;
+
 export const NO_ENVIRONMENT: Environment = { get: () => undefined };
 
 /** The results of one word, and those of all words of one lexer, have at most so many characters. */
@@ -45,10 +47,18 @@ export class ShellLexer {
 
   constructor(private readonly options: LexerOptions) {}
 
-  /** @throws DockerfileError without lines. */
-  process(text: string, environment: Environment): ProcessedWord {
+  /**
+   * @param observer hears which variables have no value, also when there is an error.
+   * @throws DockerfileError without lines.
+   */
+  process(text: string, environment: Environment, observer?: UnmatchedObserver): ProcessedWord {
     const scanner = new WordScanner(text, environment, this.options, this.#budget);
-    const processed = scanner.run();
+    let processed: ProcessedWord;
+    try {
+      processed = scanner.run();
+    } finally {
+      observer?.(scanner.unmatched);
+    }
     this.#left -= processed.result.length;
     if (this.#left < 0) throw new DockerfileError('the values of variables are too long');
     return processed;
@@ -88,7 +98,7 @@ class Words {
 class WordScanner {
   readonly #chars: readonly string[];
   readonly #matched = new Set<string>();
-  readonly #unmatched = new Set<string>();
+  readonly unmatched = new Set<string>();
   #at = 0;
   #depth = 0;
   #made = 0;
@@ -105,7 +115,7 @@ class WordScanner {
   run(): ProcessedWord {
     try {
       const { result, words } = this.#until(undefined, this.options.keepsEscapes ?? false);
-      return { result, words, matched: this.#matched, unmatched: this.#unmatched };
+      return { result, words, matched: this.#matched, unmatched: this.unmatched };
     } catch (error) {
       if (!(error instanceof DockerfileError)) throw error;
       throw new DockerfileError(`failed to process ${JSON.stringify(this.source)}: ${error.message}`);
@@ -292,7 +302,7 @@ class WordScanner {
 
   #value(name: string): string | undefined {
     const value = this.environment.get(name);
-    (value === undefined ? this.#unmatched : this.#matched).add(name);
+    (value === undefined ? this.unmatched : this.#matched).add(name);
     this.#made += value?.length ?? 0;
     if (this.#made > MAX_WORD * 4) throw new DockerfileError('the value is too long');
     return value;

@@ -94,7 +94,7 @@ describe('wrong stages', () => {
       'cannot copy from stage "y", it needs to be defined before current stage "x" @2',
       { target: 'x' },
     ],
-    ['FROM a AS x\nCOPY --from=y a b\nFROM b AS y\nCOPY --from=x a b', 'circular dependency detected on stage: y @4'],
+    ['FROM a AS x\nCOPY --from=y a b\nFROM b AS y\nCOPY --from=x a b', 'circular dependency detected on stage: x @2'],
     ['FROM a AS name', 'target stage "nane" could not be found (did you mean name?) @undefined', { target: 'nane' }],
     [
       'FROM --platform=fooo a',

@@ -40,7 +40,7 @@ export interface ResolvedStage {
 
 /** Hears what FROM says, for the checks. */
 export interface FromObserver {
-  base(stage: Stage, words: ProcessedWord, globals: GlobalScope): void;
+  base(stage: Stage, unmatched: ReadonlySet<string>, globals: GlobalScope): void;
   platform(stage: Stage, words: ProcessedWord, globals: GlobalScope): void;
 }
 
@@ -56,6 +56,19 @@ export interface GraphOptions {
   /** Whether a key such as `alpine`, `alpine:3`, `alpine::linux/amd64` names a context. */
   readonly hasContext: (key: string) => boolean;
   readonly observer?: FromObserver;
+}
+
+/** The arguments that a build has without any that are given, such as TARGETARCH. */
+export function defaultArgs({ stages }: Dockerfile, options: GraphOptions): Map<string, string> {
+  const { buildPlatform: build, targetPlatform: target } = options;
+  return platformArgs({ build, target }, options.target || (stages.at(-1)?.name ?? ''));
+}
+
+interface Step {
+  readonly index: number;
+  /** The instruction that needs this stage. */
+  readonly by: Instruction | undefined;
+  readonly next: Iterator<readonly [Instruction, number]>;
 }
 
 type Draft = { -readonly [K in keyof ResolvedStage]: ResolvedStage[K] } & {
@@ -76,11 +89,8 @@ export class StageGraph {
     private readonly options: GraphOptions,
   ) {
     const { stages } = dockerfile;
-    const { target, buildArgs, buildPlatform, targetPlatform } = options;
     this.expander = new InstructionExpander(dockerfile.escape);
-    const platforms = { build: buildPlatform, target: targetPlatform };
-    const defaults = platformArgs(platforms, target || (stages.at(-1)?.name ?? ''));
-    this.globals = globalScope(dockerfile, defaults, buildArgs, this.expander);
+    this.globals = globalScope(dockerfile, defaultArgs(dockerfile, options), options.buildArgs, this.expander);
     for (const stage of stages) this.#addStage(stage);
     this.target = this.#findTarget();
     for (const stage of this.#stages) {
@@ -104,6 +114,15 @@ export class StageGraph {
       for (const source of this.#sourcesOf(index)) if (source?.kind === 'stage') waiting.push(source.index);
     }
     return [...found].sort((a, b) => a - b);
+  }
+
+  /** The ONBUILD instructions of the stage that this one is based on. Those of an image are in its configuration. */
+  stageTriggers(index: number): string[] {
+    const base = this.#stages[index]?.base;
+    const instructions = base?.kind === 'stage' ? this.#stages[base.index]?.instructions : [];
+    return (instructions ?? []).flatMap((instruction) =>
+      instruction.kind === 'ONBUILD' ? [instruction.expression] : [],
+    );
   }
 
   /** Throws when a stage takes files from one that comes after it. @param indexes of the stages to look at. */
@@ -144,8 +163,11 @@ export class StageGraph {
   #addStage(stage: Stage): void {
     const { lines } = stage;
     const environment = environmentOf(this.globals.values);
-    const words = atLines(lines, () => this.expander.matches(stage.base, environment));
-    this.options.observer?.base(stage, words, this.globals);
+    const words = atLines(lines, () =>
+      this.expander.matches(stage.base, environment, (names) =>
+        this.options.observer?.base(stage, names, this.globals),
+      ),
+    );
     if (words.result === '') throw new DockerfileError(`base name (${stage.base}) should not be blank`, lines);
     const platform = stage.platform === '' ? undefined : this.#platformOf(stage);
     const replacement = stage.name === '' ? undefined : this.#contextKey(stage.name, platform);
@@ -268,12 +290,12 @@ export class StageGraph {
   #refuseCycles(): void {
     const done = new Set<number>();
     for (const start of this.#stages.keys()) {
-      const path: { readonly index: number; readonly next: Iterator<readonly [Instruction, number]> }[] = [];
+      const path: Step[] = [];
       const onPath = new Set<number>();
-      const enter = (index: number): void => {
+      const enter = (index: number, by?: Instruction): void => {
         done.add(index);
         onPath.add(index);
-        path.push({ index, next: this.#dependencies(index)[Symbol.iterator]() });
+        path.push({ index, by, next: this.#dependencies(index)[Symbol.iterator]() });
       };
       if (!done.has(start)) enter(start);
       for (let top = path.at(-1); top !== undefined; top = path.at(-1)) {
@@ -285,10 +307,11 @@ export class StageGraph {
         }
         const [instruction, index] = value;
         if (onPath.has(index)) {
-          const name = this.#stages[top.index]?.stage.name || `stage-${top.index}`;
-          throw new DockerfileError(`circular dependency detected on stage: ${name}`, instruction.lines);
+          const name = this.#stages[start]?.stage.name || `stage-${start}`;
+          const [lines, ...others] = [...path.map(({ by }) => by), instruction].flatMap((by) => by?.lines ?? []);
+          throw new DockerfileError(`circular dependency detected on stage: ${name}`, lines, others);
         }
-        if (!done.has(index)) enter(index);
+        if (!done.has(index)) enter(index, instruction);
       }
     }
   }

@@ -1,4 +1,5 @@
 /** Cuts the arguments of instructions into words, in the ways that the instructions have. */
+import type { KeyValue } from './ast.js';
 import { DockerfileError } from './dockerfile-error.js';
 import { isSpace } from './shell-lexer.js';
 
@@ -98,5 +99,25 @@ export function jsonStrings(text: string): string[] | undefined {
   return values.map((value: unknown) => {
     if (typeof value === 'string') return Buffer.from(value).toString();
     throw new DockerfileError('when using JSON array syntax, arrays must be comprised of strings only');
+  });
+}
+
+/** `key=value …`, or `key value` in the old form, whose value is all the rest. */
+export function pairsIn(text: string, command: string, escape: string): KeyValue[] {
+  const words = shellWords(text, escape);
+  const [first] = words;
+  if (first === undefined) return [];
+  if (!first.includes('=')) {
+    const [key, value] = cutBlanks(text);
+    if (value === undefined) throw new DockerfileError(`${command} must have two arguments`);
+    return [{ key, value, isLegacy: true }];
+  }
+  return words.map((word) => {
+    const sign = word.indexOf('=');
+    if (sign < 0) {
+      const quoted = JSON.stringify(word);
+      throw new DockerfileError(`Syntax error - can't find = in ${quoted}. Must be of the form: name=value`);
+    }
+    return { key: word.slice(0, sign), value: word.slice(sign + 1), isLegacy: false };
   });
 }

@@ -1,0 +1,132 @@
+/**
+ * Goes through a Dockerfile as a build does, without running anything: for `docker build --check`, for the warnings of
+ * a build, and for `--call=outline`.
+ */
+import type { Dockerfile, Instruction, LineRange } from './ast.js';
+import { type CheckConfig, Checks, type CheckWarning, parseCheckConfig } from './checks.js';
+import { DockerfileError } from './dockerfile-error.js';
+import { baseObserver, checkDefaults, checkPlatformOf, checkWords } from './from-checks.js';
+import type { IgnoreMatcher } from './ignore-file.js';
+import { InstructionChecks } from './instruction-checks.js';
+import type { Platform } from './platform.js';
+import { StageScope } from './scope.js';
+import { type GraphOptions, type ResolvedStage, StageGraph, type StageSource, defaultArgs } from './stage-graph.js';
+import { nearest } from './suggest.js';
+
+/** The configuration of a base image says these. */
+export interface ImageFacts {
+  readonly env: readonly (readonly [key: string, value: string])[];
+  readonly hasShell: boolean;
+  /** The directory in which steps begin; empty is the root. */
+  readonly workdir: string;
+  readonly platform?: Platform | undefined;
+  readonly triggers: readonly string[];
+}
+
+export interface CheckOptions extends Omit<GraphOptions, 'observer'> {
+  /** undefined: the image is not known, and nothing is said about it. */
+  readonly image: (source: StageSource, stage: ResolvedStage) => ImageFacts | undefined;
+  /** Without a target, all stages are looked at, and not only those that the last one needs. */
+  readonly allStages: boolean;
+  /** The ignore file of the main context, for the rule that is about it. */
+  readonly ignore?: IgnoreMatcher | undefined;
+  /** Goes before what the Dockerfile says. */
+  readonly config?: CheckConfig | undefined;
+}
+
+/** One stage after all of its instructions. */
+export interface CheckedStage {
+  readonly index: number;
+  readonly scope: StageScope;
+  /** With their variables replaced. */
+  readonly instructions: readonly Instruction[];
+}
+
+export interface CheckResult {
+  readonly warnings: readonly CheckWarning[];
+  /** The first thing that stops a build; what stands behind it has not been looked at. */
+  readonly error: DockerfileError | undefined;
+  readonly graph: StageGraph | undefined;
+  readonly stages: ReadonlyMap<number, CheckedStage>;
+}
+
+export function checkDockerfile(dockerfile: Dockerfile, options: CheckOptions): CheckResult {
+  const stages = new Map<number, CheckedStage>();
+  let checks = new Checks({ skip: 'all', experimental: new Set(), isError: false });
+  let graph: StageGraph | undefined;
+  try {
+    const config = options.config ?? parseCheckConfig(checkDirective(dockerfile));
+    checks = new Checks(config);
+    graph = walk(dockerfile, options, checks, stages);
+    checks.throwIfErrors();
+    return { warnings: checks.warnings, error: undefined, graph, stages };
+  } catch (error) {
+    if (!(error instanceof DockerfileError)) throw error;
+    return { warnings: checks.warnings, error, graph, stages };
+  }
+}
+
+/** The value up to the first blank counts, as for the other directives. */
+function checkDirective({ directives }: Dockerfile): string {
+  return directives.check?.value.split(' ', 1)[0] ?? '';
+}
+
+function walk(
+  dockerfile: Dockerfile,
+  options: CheckOptions,
+  checks: Checks,
+  stages: Map<number, CheckedStage>,
+): StageGraph {
+  checkWords(dockerfile, checks);
+  checkDefaults(dockerfile, defaultArgs(dockerfile, options), checks);
+  const graph = new StageGraph(dockerfile, { ...options, observer: baseObserver(checks, options.host) });
+  for (const index of chosen(graph, options)) {
+    const facts = factsOf(graph, index, options);
+    graph.addTriggers(index, [...(facts?.triggers ?? []), ...graph.stageTriggers(index)]);
+  }
+  const indexes = chosen(graph, options);
+  const all = new Map<number, InstructionChecks>();
+  for (const index of indexes) {
+    const stage = graph.stages[index];
+    if (stage === undefined) continue;
+    const facts = factsOf(graph, index, options);
+    if (facts?.platform !== undefined) checkPlatformOf(stage, facts.platform, options.targetPlatform, checks);
+    graph.refuseForwardReferences([index]);
+    const base = stage.base.kind === 'stage' ? stage.base.index : -1;
+    const scope = new StageScope(
+      { imageEnv: facts?.env ?? [], stage: stages.get(base)?.scope },
+      graph.globals,
+      options.buildArgs,
+      graph.expander,
+    );
+    const rules = new InstructionChecks(checks, options.ignore, all.get(base), facts);
+    all.set(index, rules);
+    const instructions = stage.isReplaced ? [] : stage.instructions;
+    stages.set(index, { index, scope, instructions: instructions.map((next) => step(next, scope, rules, checks)) });
+  }
+  return graph;
+}
+
+function step(next: Instruction, scope: StageScope, rules: InstructionChecks, checks: Checks): Instruction {
+  const expanded = scope.next(next, (names) => {
+    for (const name of names) reportUndefined(name, scope.env.keys(), next.lines, checks);
+  });
+  rules.see(expanded);
+  return expanded;
+}
+
+function reportUndefined(name: string, known: Iterable<string>, lines: LineRange, checks: Checks): void {
+  const match = nearest(name, known, true);
+  const suggestion = match === '' ? '' : ` (did you mean $${match}?)`;
+  checks.report('UndefinedVar', lines, `Usage of undefined variable '$${name}'${suggestion}`);
+}
+
+function chosen(graph: StageGraph, options: CheckOptions): number[] {
+  return options.allStages && options.target === '' ? [...graph.stages.keys()] : graph.reachable();
+}
+
+function factsOf(graph: StageGraph, index: number, options: CheckOptions): ImageFacts | undefined {
+  const stage = graph.stages[index];
+  if (stage === undefined || stage.base.kind === 'stage' || stage.base.kind === 'scratch') return undefined;
+  return options.image(stage.base, stage);
+}
