@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { waitFor } from './wait.js';
 import { buildxPlugins, composePlugins, dockerCli } from './dockerd.js';
 
 /** A command that hangs is ended after this time. */
@@ -13,6 +14,20 @@ export interface BuildxResult {
   readonly status: number | null;
   readonly stdout: string;
   readonly stderr: string;
+}
+
+export interface BuildxOptions {
+  readonly input?: string | Uint8Array;
+  /** A part of the directory, where the command runs. */
+  readonly in?: string;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+export interface RunningBuildx {
+  readonly ended: Promise<BuildxResult>;
+  /** Resolves when stderr, where progress is shown, has a match. */
+  said(pattern: RegExp): Promise<unknown>;
+  kill(signal: NodeJS.Signals): void;
 }
 
 export class Buildx {
@@ -34,11 +49,8 @@ export class Buildx {
     writeFileSync(path, content);
   }
 
-  /** Runs `docker` in the directory, or in a part of it. */
-  async run(
-    args: readonly string[],
-    options: { readonly input?: string; readonly in?: string; readonly env?: NodeJS.ProcessEnv } = {},
-  ): Promise<BuildxResult> {
+  /** Begins `docker` in the directory, or in a part of it. */
+  start(args: readonly string[], options: BuildxOptions = {}): RunningBuildx {
     const child = spawn(dockerCli(), args, {
       cwd: join(this.directory, options.in ?? '.'),
       env: {
@@ -55,12 +67,31 @@ export class Buildx {
     });
     child.stdin.on('error', () => undefined);
     child.stdin.end(options.input);
-    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')]);
-    return { status: child.exitCode, stdout, stderr };
+    let shown = '';
+    child.stderr.setEncoding('utf8').on('data', (piece: string) => (shown += piece));
+    const ended = Promise.all([text(child.stdout), once(child, 'close')]).then(([stdout]) => ({
+      status: child.exitCode,
+      stdout,
+      stderr: shown,
+    }));
+    return {
+      ended,
+      kill: (signal) => void child.kill(signal),
+      said: (pattern) =>
+        waitFor(
+          () => `${pattern} in ${shown}`,
+          () => pattern.exec(shown) ?? undefined,
+          PATIENCE_MS,
+        ),
+    };
   }
 
-  /** Does the same and returns what was printed; throws with all of it when the command fails. */
-  async ok(args: readonly string[], options: Parameters<Buildx['run']>[1] = {}): Promise<BuildxResult> {
+  run(args: readonly string[], options: BuildxOptions = {}): Promise<BuildxResult> {
+    return this.start(args, options).ended;
+  }
+
+  /** Does the same as `run`; throws with all that was printed when the command fails. */
+  async ok(args: readonly string[], options: BuildxOptions = {}): Promise<BuildxResult> {
     const result = await this.run(args, options);
     if (result.status !== 0) throw new Error(`docker ${args.join(' ')}: ${result.stderr}${result.stdout}`);
     return result;

@@ -1,5 +1,7 @@
 /** Brings the Dockerfile and its ignore file here, which are there also when the ignore file leaves them out. */
-import { EngineError } from '../../errors/engine-error.js';
+import { internal } from '../../errors/engine-error.js';
+import type { BuildContext } from '../../ports/build.js';
+import type { OpenContext } from './main-context.js';
 import { inStep, type OrderedBuild } from './ordered-build.js';
 
 const DEFAULT_NAME = 'Dockerfile';
@@ -9,20 +11,37 @@ export interface LoadedDockerfile {
   readonly text: Buffer;
   /** The step that loaded it. */
   readonly vertex: string;
-  /** Files of its directory by their names, as far as they are there. */
-  readonly files: ReadonlyMap<string, Buffer>;
+  /** The context, in which the ignore file of this Dockerfile is found, too. */
+  readonly context: BuildContext;
 }
 
 /** @throws EngineError when it is not there. */
-export async function loadDockerfile(build: OrderedBuild): Promise<LoadedDockerfile> {
+export async function loadDockerfile(
+  build: OrderedBuild,
+  { context, hasDockerfile }: OpenContext,
+): Promise<LoadedDockerfile> {
   const { filename, dockerfileDirectory } = build.attrs;
-  const names = [filename, `${filename}.dockerignore`, ...(filename === DEFAULT_NAME ? ['dockerfile'] : [])];
+  const ignoreFile = `${filename}.dockerignore`;
+  const others = filename === DEFAULT_NAME ? ['dockerfile'] : [];
   const step = `[internal] load build definition from ${filename}`;
   return inStep(build, step, 'transferring dockerfile:', async (bytes, vertex) => {
-    const files = await build.directory(dockerfileDirectory).smallFiles(names, bytes);
-    const text = files.get(filename) ?? (filename === DEFAULT_NAME ? files.get('dockerfile') : undefined);
-    if (text === undefined)
-      throw new EngineError('internal', `failed to read dockerfile: open ${filename}: no such file or directory`);
-    return { name: filename, text, vertex, files };
+    const files = hasDockerfile
+      ? await smallFiles(context, [filename, ...others])
+      : await build.directory(dockerfileDirectory).smallFiles([filename, ignoreFile, ...others], bytes);
+    const text = [filename, ...others].map((name) => files.get(name)).find((file) => file !== undefined);
+    if (text === undefined) throw internal(`failed to read dockerfile: open ${filename}: no such file or directory`);
+    const readFile = async (path: string): Promise<Buffer | undefined> =>
+      path === ignoreFile && !hasDockerfile ? files.get(path) : context.readFile(path);
+    const tree: BuildContext['tree'] = (selection, signal) => context.tree(selection, signal);
+    return { name: filename, text, vertex, context: { readFile, tree } };
   });
+}
+
+async function smallFiles(context: BuildContext, names: readonly string[]): Promise<ReadonlyMap<string, Buffer>> {
+  const files = new Map<string, Buffer>();
+  for (const name of names) {
+    const file = await context.readFile(name);
+    if (file !== undefined) files.set(name, file);
+  }
+  return files;
 }

@@ -3,7 +3,6 @@
  * secrets of a build. Both are HTTP/1.1 connections that are upgraded to HTTP/2.
  */
 import { invalid, internal } from '../../errors/engine-error.js';
-import type { Logger } from '../../ports/logger.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 import { BuildJobs } from './build-jobs.js';
@@ -22,7 +21,6 @@ export interface DoorParts {
   readonly history: BuildHistory;
   readonly solver: Solver;
   readonly worker: WorkerFacts;
-  readonly logger: Logger;
 }
 
 export class BuildKitDoor {

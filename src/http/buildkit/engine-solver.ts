@@ -1,14 +1,23 @@
 /** Has the build engine do what frontends ask for, and gives its results the forms that clients of BuildKit know. */
 import { randomUUID } from 'node:crypto';
-import { internal, invalid, notFound } from '../../errors/engine-error.js';
-import type { BuildEngine, BuildRequest, BuildResult, CacheUsage, NamedContext } from '../../ports/build.js';
+import { internal, invalid, messageOf, notFound } from '../../errors/engine-error.js';
+import type { PieceSource } from '../../ports/archives.js';
+import type {
+  BuildEngine,
+  BuildObserver,
+  BuildRequest,
+  BuildResult,
+  CacheUsage,
+  NamedContext,
+} from '../../ports/build.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
+import { ClassicVertices } from './classic-vertices.js';
 import type { ContextCache } from './context-cache.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
-import { imageNames, outputsOf } from './exporters.js';
+import { imageNames, outputsOf, requireTaken } from './exporters.js';
 import { describeFailure } from './grpc-status.js';
-import { mainContext } from './main-context.js';
+import { openMainContext, type ClosableContext } from './main-context.js';
 import { referenceOf } from './references.js';
 import { directoryContext, orderedBuild, type OrderedBuild } from './ordered-build.js';
 import { credentials, secret } from './session-services.js';
@@ -35,6 +44,10 @@ export interface SolverParts {
   readonly contexts: ContextCache;
   readonly agents: AgentSockets;
   readonly subrequests: Subrequests;
+  /** Unpacks an archive of any compression into a directory of its own. */
+  readonly unpack: (source: PieceSource) => Promise<ClosableContext>;
+  /** Packs a directory into a tar. */
+  readonly pack: (directory: string) => AsyncIterable<Uint8Array>;
 }
 
 export class EngineSolver implements Solver {
@@ -49,18 +62,34 @@ export class EngineSolver implements Solver {
     requireFrontend(order);
     requireEntitlements(job.request.entitlements);
     const build = orderedBuild(this.#parts, job, order);
-    const dockerfile = await loadDockerfile(build);
-    job.progress.setSource(dockerfile);
-    const { request } = build.attrs;
-    if (request !== undefined) return this.#parts.subrequests.answer(request, dockerfile, build.attrs);
-    const running = this.#parts.engine.start(await this.#request(build, dockerfile));
+    const context = await openMainContext(build, this.#parts.unpack);
+    try {
+      const dockerfile = await loadDockerfile(build, context);
+      job.progress.setSource(dockerfile);
+      const { request } = build.attrs;
+      if (request !== undefined) return await this.#parts.subrequests.answer(request, dockerfile, build.attrs);
+      return this.#solution(build, await this.#run(build, dockerfile));
+    } finally {
+      await context.close();
+    }
+  }
+
+  async #run(build: OrderedBuild, dockerfile: LoadedDockerfile): Promise<BuildResult> {
+    const { job } = build;
+    const vertices = new ClassicVertices(job);
+    const running = this.#parts.engine.start(await this.#request(build, dockerfile, vertices));
     const cancel = (): void => running.cancel();
     job.signal.addEventListener('abort', cancel, { once: true });
     if (job.signal.aborted) cancel();
     try {
-      return this.#solution(build, await running.result);
+      const result = await running.result;
+      vertices.end();
+      requireTaken(build);
+      return result;
     } catch (error) {
-      throw describeFailure(error, dockerfile);
+      const vertex = vertices.current;
+      vertices.end(messageOf(error));
+      throw describeFailure(error, dockerfile, vertex);
     } finally {
       job.signal.removeEventListener('abort', cancel);
     }
@@ -83,13 +112,15 @@ export class EngineSolver implements Solver {
     return removed;
   }
 
-  async #request(build: OrderedBuild, dockerfile: LoadedDockerfile): Promise<BuildRequest> {
+  async #request(build: OrderedBuild, dockerfile: LoadedDockerfile, vertices: ClassicVertices): Promise<BuildRequest> {
     const { attrs, job } = build;
     const { signal } = job;
     return {
       id: `${job.ref}/${randomUUID()}`,
       dockerfile: { name: dockerfile.name, text: dockerfile.text },
-      context: await mainContext(build, dockerfile),
+      context: dockerfile.context,
+      // The engine has one way to build so far, whose steps leave images.
+      classic: { removeContainers: true, forceRemove: true, squash: false },
       namedContexts: this.#namedContexts(build),
       target: attrs.target,
       buildArgs: attrs.buildArgs,
@@ -117,7 +148,7 @@ export class EngineSolver implements Solver {
         type,
         attributes: new Map(Object.entries(given)),
       })),
-      outputs: await outputsOf(build),
+      outputs: await outputsOf(build, this.#parts.pack),
       secret: async (id) => secret(await build.session(), id, signal),
       sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
       credentials: async (host) => {
@@ -127,7 +158,7 @@ export class EngineSolver implements Solver {
           ? { identityToken: login.secret, serverAddress: host }
           : { username: login.username, password: login.secret, serverAddress: host };
       },
-      observer: job.progress,
+      observer: observerOf(job, vertices),
     };
   }
 
@@ -179,6 +210,16 @@ export class EngineSolver implements Solver {
       reference,
     };
   }
+}
+
+function observerOf({ progress }: BuildJob, vertices: ClassicVertices): BuildObserver {
+  return {
+    vertex: (vertex) => progress.vertex(vertex),
+    status: (status) => progress.status(status),
+    log: (...line) => progress.log(...line),
+    warning: (warning) => progress.warning(warning),
+    classic: (event) => vertices.add(event),
+  };
 }
 
 function exporterResponse({ job }: OrderedBuild, { imageId }: BuildResult): Record<string, string> {

@@ -4,7 +4,11 @@ import { canonicalString, parseReference, withDefaultTag, familiarString } from 
 import type { BuildOutput, ResultFiles } from '../../ports/build.js';
 import { inStep, type OrderedBuild } from './ordered-build.js';
 import type { SolveRequest } from './proto/gen/control_pb.js';
+import { sendBytes } from './session-services.js';
 import { sendTree } from './send-tree.js';
+
+/** Exporters that send files to the client. */
+const FILES = new Set(['local', 'tar']);
 
 interface ImageName {
   /** Such as `docker.io/library/app:latest`. */
@@ -21,13 +25,27 @@ function exportersOf(request: SolveRequest): readonly { type: string; attrs: Rea
 }
 
 /** @throws EngineError for exporters that are not there. */
-export async function outputsOf(build: OrderedBuild): Promise<BuildOutput[]> {
+export async function outputsOf(
+  build: OrderedBuild,
+  pack: (directory: string) => AsyncIterable<Uint8Array>,
+): Promise<BuildOutput[]> {
   const { request } = build.job;
   return exportersOf(request).map(({ type, attrs }, index) => {
     if (isImage(type)) return { kind: 'image', names: namesOf(attrs).map(({ familiar }) => familiar) };
-    if (type !== 'local') throw internal(`exporter "${type}" could not be found`);
-    return { kind: 'files', take: (results) => sendFiles(build, index, results, attrs.get('platform-split')) };
+    if (!FILES.has(type)) throw internal(`exporter "${type}" could not be found`);
+    const take = async (results: readonly ResultFiles[]): Promise<void> => {
+      build.taken.add(index);
+      if (type === 'tar') await sendArchive(build, index, results, pack);
+      else await sendFiles(build, index, results, attrs.get('platform-split'));
+    };
+    return { kind: 'files', take };
   });
+}
+
+/** @throws EngineError when the engine made nothing of what is to go to the client. */
+export function requireTaken({ job, taken }: OrderedBuild): void {
+  const left = exportersOf(job.request).find(({ type }, index) => FILES.has(type) && !taken.has(index));
+  if (left !== undefined) throw internal(`exporter "${left.type}" is not supported by this engine yet`);
 }
 
 /** The names of the images that a request makes. */
@@ -68,4 +86,20 @@ async function sendFiles(
       await sendTree(session, directory, { metadata, signal, sent, ...below });
     }
   });
+}
+
+/** An archive has the files of the first result. */
+async function sendArchive(
+  build: OrderedBuild,
+  index: number,
+  [first]: readonly ResultFiles[],
+  pack: (directory: string) => AsyncIterable<Uint8Array>,
+): Promise<void> {
+  if (first === undefined) return;
+  const session = await build.session();
+  const metadata = { 'buildkit-attachable-exporter-id': String(index) };
+  const { signal } = build.job;
+  await inStep(build, 'exporting to client tarball', 'sending tarball', (sent) =>
+    sendBytes(session, metadata, pack(first.directory), { signal, sent }),
+  );
 }

@@ -2,6 +2,7 @@
 import { Metadata, status as Code, type ServiceError } from '@grpc/grpc-js';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
+import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
 import { isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { BuildFailureFacts } from '../../ports/build.js';
 import { decode, GrpcCode } from './grpc-messages.js';
@@ -91,8 +92,12 @@ class DescribedFailure extends Error {
 }
 
 /** Adds to a failure the lines of the Dockerfile that are to blame, the step, and the exit code. */
-export function describeFailure(error: unknown, dockerfile: { readonly name: string; readonly text: Buffer }): Error {
-  const { lines, vertex, exitCode } = factsOf(error);
+export function describeFailure(
+  error: unknown,
+  dockerfile: { readonly name: string; readonly text: Buffer },
+  step?: string,
+): Error {
+  const { lines, vertex = step, exitCode } = factsOf(error);
   const details: Detail[] = [{ type: 'errdefs.Frontend+json', value: { name: 'dockerfile.v0' } }];
   if (lines !== undefined) {
     const info = { filename: dockerfile.name, data: dockerfile.text.toString('base64'), language: 'Dockerfile' };
@@ -105,7 +110,8 @@ export function describeFailure(error: unknown, dockerfile: { readonly name: str
 }
 
 function factsOf(error: unknown): BuildFailureFacts {
-  return isEngineError(error) ? error.details : {};
+  const lines = error instanceof DockerfileError ? error.lines : undefined;
+  return { ...(isEngineError(error) && error.details), ...(lines !== undefined && { lines }) };
 }
 
 function detailsOf(error: unknown): readonly Detail[] {

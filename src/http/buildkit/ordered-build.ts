@@ -12,6 +12,8 @@ export interface OrderedBuild {
   readonly job: BuildJob;
   readonly attrs: DockerfileAttrs;
   readonly order: SolveOrder;
+  /** Numbers of the exporters whose files the engine has handed over. */
+  readonly taken: Set<number>;
   /** Returns the client's directory of a name. */
   directory(name: string): ClientDirectory;
   session(): Promise<Session>;
@@ -27,6 +29,7 @@ export function orderedBuild(
   return {
     job,
     order,
+    taken: new Set(),
     attrs: readAttrs(order.attrs),
     directory: (name) => {
       const sessionId = order.attrs.get(`local-sessionid:${name}`) ?? job.request.session;
@@ -37,12 +40,9 @@ export function orderedBuild(
 }
 
 /** Presents a client's directory as a context of the engine. */
-export function directoryContext(
-  directory: ClientDirectory,
-  known: ReadonlyMap<string, Buffer> = new Map(),
-): BuildContext {
+export function directoryContext(directory: ClientDirectory): BuildContext {
   return {
-    readFile: async (path) => known.get(path) ?? (await directory.smallFiles([path])).get(path),
+    readFile: async (path) => (await directory.smallFiles([path])).get(path),
     tree: async ({ ignore, follow }) => {
       const kept = await directory.tree({ exclude: ignore, follow }, () => undefined);
       return { directory: kept.path, release: () => kept.release(true) };
@@ -51,7 +51,7 @@ export function directoryContext(
 }
 
 /** Returns a digest for a step of the door's own, which no other build has. */
-function stepDigest(ref: string, step: string): string {
+export function stepDigest(ref: string, step: string): string {
   return `sha256:${createHash('sha256').update(`${ref}\0${step}`).digest('hex')}`;
 }
 

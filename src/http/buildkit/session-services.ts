@@ -15,6 +15,8 @@ import type { Session } from './session.js';
 
 /** A client may ask its user, but not for ever. */
 const ANSWER_MS = 60_000;
+/** A process has this long to end its connection to an agent that has ended it. */
+const LINGER_MS = 5_000;
 const MAX_SECRET_BYTES = 500 * 1024;
 
 export interface RegistryLogin {
@@ -97,10 +99,13 @@ export async function forwardAgent(
       const { data } = decode(BytesMessageSchema, message);
       if (!connection.write(data)) await once(connection, 'drain');
     }
+    // The process may still send; a connection that is closed with unread bytes would lose the last answer.
+    connection.end();
+    setTimeout(() => connection.destroy(), LINGER_MS).unref();
   } catch {
-    // The agent's client sees a connection that ends.
-  } finally {
+    // The process sees a connection that breaks.
     connection.destroy();
+  } finally {
     await sending;
   }
 }

@@ -69,3 +69,13 @@ export function workerRecord(facts: WorkerFacts): MessageInitShape<typeof Worker
     buildkitVersion: BUILDKIT_VERSION,
   };
 }
+
+type HostPlatform = WorkerFacts['platforms'][number];
+
+/** Returns the platforms that a host runs, its own first: a processor of a high level runs what lower ones do. */
+export function hostPlatforms({ os, architecture, variant = '' }: HostPlatform): HostPlatform[] {
+  if (architecture !== 'amd64') return [{ os, architecture, variant }];
+  const levels = Array.from({ length: Number(variant.slice(1)) || 1 }, (_, index) => index + 1);
+  const own = levels.map((level) => ({ os, architecture, variant: level === 1 ? '' : `v${level}` }));
+  return [...own, { os, architecture: '386' }];
+}
