@@ -1,6 +1,8 @@
 /** Every task that may run in a worker thread. A module is loaded by the thread that first needs it. */
 export const tasks = {
   'block-size': async () => (await import('../inventory/block-counter.js')).blockSize,
+  'build-copy': async () => (await import('../build/files/copy-files.js')).copyFiles,
+  'build-digest': async () => (await import('../build/files/copy-files.js')).digestSources,
   changes: async () => (await import('../storage/tasks/changes.js')).changes,
   'commit-diff': async () => (await import('../storage/tasks/commit-diff.js')).commitDiff,
   'init-layer': async () => (await import('../storage/tasks/init-layer.js')).fillInitLayer,

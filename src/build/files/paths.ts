@@ -1,0 +1,19 @@
+/** Paths below the root of a tree. */
+
+/** Returns an absolute path without `.`, `..` and double slashes; `..` at the root stays there. */
+export function cleanPath(path: string): string {
+  const kept: string[] = [];
+  for (const part of path.split('/')) {
+    if (part === '..') kept.pop();
+    else if (part !== '' && part !== '.') kept.push(part);
+  }
+  return `/${kept.join('/')}`;
+}
+
+export function joinPath(directory: string, name: string): string {
+  return directory === '/' ? `/${name}` : `${directory}/${name}`;
+}
+
+export function parentPath(path: string): string {
+  return path.slice(0, path.lastIndexOf('/')) || '/';
+}

@@ -1,0 +1,96 @@
+/**
+ * Finds the sources of COPY and ADD in a tree that a client or an image has made. Links lead nowhere outside the tree.
+ * Synchronous, for worker threads. Paths are byte strings.
+ */
+import { closeSync, constants, openSync, readdirSync } from 'node:fs';
+import { notFound } from '../../errors/engine-error.js';
+import { fsPath, toBytePath, toText } from '../../storage/byte-path.js';
+import { type FoundPath, findPath, openResolved } from '../../storage/container-path.js';
+import { closeFd } from '../../sys/files/fd.js';
+import { compileGlob, type Glob } from '../../text/glob.js';
+import { WorkBudget } from '../../text/work-budget.js';
+import { cleanPath, joinPath } from './paths.js';
+
+/** Tells of a path below the root of a tree, relative and without links, whether it is left out. */
+export type LeftOut = (path: string, isDirectory: boolean) => boolean;
+
+export interface SourceFile extends FoundPath {
+  /** Absolute below the root, without links in its directories. */
+  readonly path: string;
+}
+
+const WILDCARDS = /[*?[\\]/;
+
+export function hasWildcards(pattern: string): boolean {
+  return WILDCARDS.test(pattern);
+}
+
+/**
+ * Returns the files that a source names, in the order of their names. A pattern may name none. The caller closes them.
+ * A link that is named itself is followed.
+ * @throws EngineError not-found, code NO_SOURCE, for a file that is not there, or is left out.
+ */
+export function findSources(rootFd: number, source: string, leftOut: LeftOut): SourceFile[] {
+  const pattern = cleanPath(toBytePath(source));
+  if (!hasWildcards(pattern)) return [openSource(rootFd, pattern, source, leftOut)];
+  const found: string[] = [];
+  collect(rootFd, '/', pattern.split('/').filter(Boolean), found);
+  return found
+    .filter((path) => !leftOut(path.slice(1), false) || !leftOut(path.slice(1), true))
+    .map((path) => openSource(rootFd, path, path, () => false));
+}
+
+function openSource(rootFd: number, path: string, written: string, leftOut: LeftOut): SourceFile {
+  try {
+    const { fd, path: resolved } = openResolved(rootFd, path);
+    closeFd(fd);
+    const found = findPath(rootFd, resolved === '/' ? '/.' : resolved);
+    // The name is the one that was written, also when it was a link.
+    const name = path.slice(path.lastIndexOf('/') + 1);
+    const source = { ...found, close: found.close, path: resolved, name };
+    if (resolved === '/' || !leftOut(path.slice(1), found.stat.isDirectory())) return source;
+    found.close();
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+  }
+  throw notFound(`"${cleanPath(written)}": not found`, { code: 'NO_SOURCE', details: { source: written } });
+}
+
+function isMissing(error: unknown): boolean {
+  const { code } = error as { readonly code?: string };
+  return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP';
+}
+
+function collect(rootFd: number, directory: string, pieces: readonly string[], found: string[]): void {
+  const [piece, ...rest] = pieces;
+  if (piece === undefined) {
+    found.push(directory);
+    return;
+  }
+  for (const name of namesIn(rootFd, directory, piece)) {
+    const path = joinPath(directory, name);
+    if (rest.length === 0) found.push(path);
+    else collect(rootFd, path, rest, found);
+  }
+}
+
+function namesIn(rootFd: number, directory: string, piece: string): readonly string[] {
+  const matches: Glob | undefined = hasWildcards(piece)
+    ? compileGlob(toText(piece), new WorkBudget('pattern'))
+    : undefined;
+  let fd: number;
+  try {
+    const opened = openResolved(rootFd, directory);
+    fd = openSync(`/proc/self/fd/${opened.fd}`, constants.O_RDONLY | constants.O_DIRECTORY);
+    closeFd(opened.fd);
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw error;
+  }
+  try {
+    const names = readdirSync(fsPath(`/proc/self/fd/${fd}`), 'latin1').sort();
+    return matches ? names.filter((name) => matches(toText(name))) : names.filter((name) => name === piece);
+  } finally {
+    closeSync(fd);
+  }
+}
