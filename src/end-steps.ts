@@ -54,9 +54,9 @@ function leavesTasks({ parts: { base, lives }, hasRecovered, failure }: EngineLi
   return hasRecovered && !failure && base.live.current.liveRestore && lives.containers.list().some(isRunning);
 }
 
-async function closeWorkers({ parts: { drivers, transfers, bodyPool } }: EngineLife): Promise<void> {
+async function closeWorkers({ parts: { drivers, transfers, builder, bodyPool } }: EngineLife): Promise<void> {
   const { pool, archives, volumes } = drivers;
   const { transferPool, pushPool, archivePool } = transfers;
-  const all = [pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes];
+  const all = [pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes, builder.contexts];
   await Promise.all(all.map((each) => each.close()));
 }

@@ -65,7 +65,7 @@ export async function startEngine(
     failure: undefined,
     stopReleasing: () => undefined,
   };
-  const collections = collectionsOf(parts.lives, parts.transfers);
+  const collections = collectionsOf(parts.lives, parts.transfers, parts.builder);
   const root = createActor(
     createEngineMachine(
       {
@@ -107,10 +107,10 @@ async function inOrder(order: readonly Step[], life: EngineLife): Promise<void> 
   for (const step of order) await step(life);
 }
 
-function stateOf({ base, drivers, lives, transfers, listeners }: EngineParts): Readonly<Record<string, unknown>> {
+function stateOf({ base, drivers, lives, transfers, builder, listeners }: EngineParts): Readonly<Record<string, unknown>> {
   const { pool, events, supervisor } = drivers;
   const { transferPool, pushPool, archivePool, pulls, pushes } = transfers;
-  const children = Object.entries(collectionsOf(lives, transfers)).map(
+  const children = Object.entries(collectionsOf(lives, transfers, builder)).map(
     ([name, { collection }]) => [name, collection.children] as const,
   );
   return {

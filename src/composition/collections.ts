@@ -1,5 +1,6 @@
 /** The collections of actors, by the names that they have below the root actor and in the state dump. */
 import type { AnyActorLogic, AnyActorRef } from 'xstate';
+import type { Builder } from './builder.js';
 import type { Containers } from './containers.js';
 import type { Transfers } from './transfers.js';
 
@@ -13,11 +14,13 @@ export interface HasCollection {
 export function collectionsOf(
   { containers, execs }: Containers,
   { pulls }: Transfers,
+  { builds }: Builder,
 ): Readonly<Record<string, HasCollection>> {
   return {
     containers,
     execs,
     sessions: pulls.sessions,
     pulls: pulls.pulls,
+    builds,
   };
 }

@@ -15,6 +15,7 @@ import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { type Base, makeBase } from './base.js';
 import { composeContainers, type Containers } from './containers.js';
 import { openDrivers, type Drivers } from './drivers.js';
+import { type Builder, composeBuilder } from './builder.js';
 import type { Roots } from './roots.js';
 import { composeRoutes } from './routes.js';
 import { composeTransfers, type Transfers } from './transfers.js';
@@ -24,6 +25,7 @@ export interface EngineParts {
   readonly drivers: Drivers;
   readonly lives: Containers;
   readonly transfers: Transfers;
+  readonly builder: Builder;
   readonly garbage: ImageGarbage;
   readonly authorization: AuthorizationPlugins;
   /** Parses large bodies of requests. */
@@ -45,13 +47,14 @@ export async function composeParts(
   const drivers = await openDrivers(base, () => views.list());
   const lives = await composeContainers(base, drivers, views);
   const transfers = composeTransfers(base, drivers);
-  const { routes, garbage } = composeRoutes(base, drivers, lives, transfers, () => listeners.warnings);
+  const builder = composeBuilder(base, drivers, lives, transfers);
+  const { routes, garbage } = composeRoutes(base, drivers, { ...lives, builder }, transfers, () => listeners.warnings);
   const authorization = new AuthorizationPlugins();
   // Parsing has a thread of its own, because a client waits for it, and the other threads may be busy with a layer.
   const bodyPool = createWorkerPool({ maxThreads: 1 });
   const front = composeFront(base, drivers, { routes, authorization, bodyPool });
   followReloads(base, drivers, authorization);
-  return { base, drivers, lives, transfers, garbage, authorization, bodyPool, front, listeners };
+  return { base, drivers, lives, transfers, builder, garbage, authorization, bodyPool, front, listeners };
 }
 
 function composeFront(

@@ -14,6 +14,7 @@ import type { Route } from '../http/route.js';
 import { absentPartRoutes } from '../http/routes/absent-parts.js';
 import { archiveRoutes } from '../http/routes/archive.js';
 import { containerStreamRoutes } from '../http/routes/container-streams.js';
+import { buildRoutes } from '../http/routes/build.js';
 import { containerRoutes } from '../http/routes/containers.js';
 import { diskUsageRoutes } from '../http/routes/disk-usage.js';
 import { engineConfigRoutes } from '../http/routes/engine-config.js';
@@ -36,6 +37,7 @@ import { runtimeFeatures } from '../runtime/runtime-features.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
 import { BUILD } from '../version.js';
 import type { Base } from './base.js';
+import type { Builder } from './builder.js';
 import type { Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
 import { hostWarnings } from './host-warnings.js';
@@ -48,7 +50,7 @@ type ImageUsers = (id: string) => readonly { id: string; running: boolean }[];
 export function composeRoutes(
   base: Base,
   drivers: Drivers,
-  lives: Containers,
+  lives: Containers & { readonly builder: Builder },
   transfers: Transfers,
   alerts: () => readonly string[],
 ): { readonly routes: Route[]; readonly garbage: ImageGarbage } {
@@ -66,6 +68,7 @@ export function composeRoutes(
     ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
     ...systemRoutes(systemService(base, drivers, lives, alerts)),
     ...absentPartRoutes(),
+    ...buildRoutes({ engine: lives.builder.builds, unpack: (source) => lives.builder.contexts.unpack(source) }),
     ...allContainerRoutes(base, drivers, lives, view),
     ...imageRoutes(imageDeps(base, drivers, lives, transfers, users)),
     ...registryRoutes({ images, pushes: transfers.pushes, queries: transfers.pulls.queries }),

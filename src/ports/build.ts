@@ -251,4 +251,6 @@ export interface BuildWarning {
 export type ClassicEvent =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'output'; readonly stream: 1 | 2; readonly bytes: Buffer }
+  /** A line of a pull's progress, rendered. */
+  | { readonly kind: 'progress'; readonly text: string }
   | { readonly kind: 'stage'; readonly imageId: Digest };

@@ -157,4 +157,3 @@ function* openTree(tree: SourceTree): Generator<{ readonly source: SourceFile; r
     closeSync(rootFd);
   }
 }
-

@@ -19,7 +19,8 @@ export function parseMode(text: string): ModeChange {
     const fixed = Number.parseInt(text, 8);
     return () => fixed;
   }
-  const clauses = /^\d/.test(text) || text.length > 200 ? undefined : text.split(',').map((clause) => CLAUSE.exec(clause));
+  const clauses =
+    /^\d/.test(text) || text.length > 200 ? undefined : text.split(',').map((clause) => CLAUSE.exec(clause));
   if (!clauses?.every((clause) => clause !== null))
     throw invalid(`invalid chmod parameter: '${text}'. it should be octal string and between 0 and 07777`, {
       code: 'BAD_MODE',

@@ -69,7 +69,10 @@ function expressionOf(pattern: string): string {
     else if (char === '[') {
       const end = pattern.indexOf(']', at + 1);
       if (end < 0) throw invalid(`syntax error in pattern: ${pattern}`, { code: 'INVALID_PATTERN' });
-      made += `[${pattern.slice(at + 1, end).replaceAll('\\', '\\\\').replaceAll('[', '\\[')}]`;
+      made += `[${pattern
+        .slice(at + 1, end)
+        .replaceAll('\\', '\\\\')
+        .replaceAll('[', '\\[')}]`;
       at = end;
     } else if (char === '\\' && at + 1 < pattern.length) made += escaped(pattern.charAt(++at));
     else made += escaped(char);

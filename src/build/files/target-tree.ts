@@ -201,4 +201,3 @@ interface FileCopy {
   readonly name: string;
   readonly to: string;
 }
-

@@ -40,7 +40,7 @@ export function absentPartRoutes(): Route[] {
     route('POST', '/swarm/init', noCluster),
     route('POST', '/swarm/join', noCluster),
     // Clients that build open connections to the last two of these paths.
-    ...['/build', '/session', '/grpc'].map((path) => route('POST', path, noBuilder, { body: 'archive' })),
+    ...['/session', '/grpc'].map((path) => route('POST', path, noBuilder, { body: 'archive' })),
     ...(['GET', 'POST'] as const).map((method) => route(method, '/containers/{name}/checkpoints', noCheckpoints)),
     route('DELETE', '/containers/{name}/checkpoints/{checkpoint}', noCheckpoints),
     // The command `system prune` asks for this.

@@ -1,0 +1,93 @@
+/** Builds as the doors see them: start one, hear how it goes, cancel it. Each is an actor. */
+import { notImplemented, unavailable } from '../../errors/engine-error.js';
+import type {
+  BuildEngine,
+  BuildRequest,
+  BuildResult,
+  CachePrune,
+  CacheUsage,
+  RunningBuild,
+} from '../../ports/build.js';
+import type { Logger } from '../../ports/logger.js';
+import { type Collection, createCollection } from '../kit/collection.js';
+import type { Replies } from '../kit/replies.js';
+import { type BuildMachine, type BuildOutcome, createBuildMachine } from './build.machine.js';
+import { ClassicBuild, type ClassicDeps } from './classic-build.js';
+
+type Send = (event: Parameters<Collection<BuildMachine>['logic']['transition']>[1]) => void;
+
+export interface BuildsDeps extends ClassicDeps {
+  readonly replies: Replies;
+  readonly log: Logger;
+}
+
+interface Waiting {
+  readonly resolve: (result: BuildResult) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class Builds implements BuildEngine {
+  readonly collection: Collection<BuildMachine>;
+  readonly #waiting = new Map<string, Waiting>();
+  #runs = 0;
+  #send: Send = () => undefined;
+
+  constructor(deps: BuildsDeps) {
+    this.collection = createCollection({
+      kind: 'build',
+      logic: createBuildMachine((request, signal) => work(deps, request, signal)),
+      replies: deps.replies,
+      onCrash: (id, error) => {
+        deps.log.error({ err: error, actor: id }, 'build crashed');
+        this.#ended(id, { result: undefined, error });
+      },
+      onDone: (id, output) => this.#ended(id, output as BuildOutcome),
+    });
+  }
+
+  /** This must be called when the root actor runs: `send` takes spawn events to it. */
+  connect(send: Send): void {
+    this.#send = send;
+  }
+
+  start(request: BuildRequest): RunningBuild {
+    // Clients choose the names of builds, and may use one twice.
+    const id = `${request.id}#${++this.#runs}`;
+    const result = new Promise<BuildResult>((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      this.#send({ type: 'collection.spawn', id, input: { request, abort: new AbortController() } });
+      if (!this.collection.children.has(id))
+        this.#ended(id, { result: undefined, error: unavailable('builds are not running', { code: 'NOT_RUNNING' }) });
+    });
+    return { id: request.id, result, cancel: () => this.#cancel(id) };
+  }
+
+  cancel(name: string): void {
+    for (const id of this.collection.children.keys()) if (id.slice(0, id.lastIndexOf('#')) === name) this.#cancel(id);
+  }
+
+  cacheUsage(): readonly CacheUsage[] {
+    return [];
+  }
+
+  pruneCache(_selection: CachePrune): Promise<{ readonly removed: readonly CacheUsage[]; readonly reclaimed: number }> {
+    return Promise.resolve({ removed: [], reclaimed: 0 });
+  }
+
+  #cancel(id: string): void {
+    if (this.collection.children.has(id)) this.collection.tell(id, { type: 'build.cancel' });
+  }
+
+  #ended(id: string, { result, error }: BuildOutcome): void {
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    if (result) waiting?.resolve(result);
+    else waiting?.reject(error);
+  }
+}
+
+function work(deps: BuildsDeps, request: BuildRequest, signal: AbortSignal): Promise<BuildResult> {
+  if (request.classic === undefined) throw notImplemented('this engine builds for the classic door only');
+  if (request.classic.squash) throw notImplemented('squash is only supported with experimental mode');
+  return new ClassicBuild(deps, request, signal).run();
+}

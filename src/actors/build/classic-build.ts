@@ -1,0 +1,383 @@
+/**
+ * The classic builder: one step after the other, each of which leaves an image. It says what it does in the words that
+ * clients look for.
+ */
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type {
+  AddInstruction,
+  CopyInstruction,
+  Dockerfile,
+  Instruction,
+  RunInstruction,
+} from '../../build/dockerfile/ast.js';
+import { parseDockerfile } from '../../build/dockerfile/parse.js';
+import { isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
+import { type ResolvedStage, StageGraph, type StageSource } from '../../build/dockerfile/stage-graph.js';
+import type { SourceTree } from '../../build/files/copy-files.js';
+import { EngineError, invalid, isEngineError, notImplemented } from '../../errors/engine-error.js';
+import { eventAttributes, type ImageEmit } from '../../images/removal.js';
+import type { BuildRequest, BuildResult, ContextTree } from '../../ports/build.js';
+import type { LayerInfo, LayerStore } from '../../ports/storage.js';
+import { hostPlatform } from '../../registry/platform.js';
+import { detachMount } from '../../sys/mount/mount.js';
+import { baseImage, type BaseImageDeps } from './base-image.js';
+import { ClassicImages, stateOf } from './classic-images.js';
+import { configStep } from './config-steps.js';
+import { absolutePath, type CopyDeps, copyLayer, type CopyPlan, digestCopy, directoryLayer } from './copy-step.js';
+import { runContainer, type RunDeps } from './run-container.js';
+import { type BuiltStage, shellOf, type StageState } from './stage-state.js';
+import { StepLayers } from './step-layers.js';
+
+export interface ClassicDeps extends BaseImageDeps, CopyDeps, RunDeps {
+  readonly layers: LayerStore;
+  readonly emit: ImageEmit;
+  readonly tmpDir: string;
+}
+
+const short = (id: string): string => id.replace(/^sha256:/, '').slice(0, 12);
+
+export class ClassicBuild {
+  readonly #images: ClassicImages;
+  readonly #layers: StepLayers;
+  readonly #dockerfile: Dockerfile;
+  readonly #graph: StageGraph;
+  readonly #built = new Map<number, BuiltStage>();
+  readonly #usedArgs = new Set<string>();
+  readonly #cleanup: (() => Promise<unknown>)[] = [];
+  #tree: Promise<ContextTree> | undefined;
+  #ignore: Promise<readonly string[]> | undefined;
+  #step = 0;
+  #steps = 0;
+
+  /** @throws DockerfileError */
+  constructor(
+    private readonly deps: ClassicDeps,
+    private readonly request: BuildRequest,
+    private readonly signal: AbortSignal,
+  ) {
+    this.#images = new ClassicImages(deps.images);
+    this.#layers = new StepLayers(deps.layers);
+    this.#dockerfile = parseDockerfile(request.dockerfile.text);
+    const host = { ...hostPlatform(), osVersion: '' };
+    this.#graph = new StageGraph(this.#dockerfile, {
+      target: request.target,
+      allowsIndex: true,
+      buildArgs: request.buildArgs,
+      host,
+      buildPlatform: host,
+      targetPlatform: host,
+      hasContext: () => false,
+    });
+  }
+
+  async run(): Promise<BuildResult> {
+    const { globalArgs } = this.#dockerfile;
+    const stages = this.#graph.stages.slice(0, this.#graph.target + 1);
+    this.#steps = stages.reduce((sum, { stage }) => sum + 1 + stage.instructions.length, globalArgs.length);
+    this.#steps += this.request.labels.size;
+    try {
+      for (const { original, args } of globalArgs) {
+        this.#announce(original);
+        this.#say('\n');
+        for (const { key } of args) this.#usedArgs.add(key);
+      }
+      for (const stage of stages) await this.#buildStage(stage);
+      const last = this.#built.get(this.#graph.target)?.state;
+      if (last?.image === undefined) throw invalid('No image was generated. Is your Dockerfile empty?');
+      const unusedArgs = [...this.request.buildArgs.keys()].filter(
+        (key) => !this.#usedArgs.has(key) && !isProxyArg(key),
+      );
+      if (unusedArgs.length > 0)
+        this.#say(
+          `[Warning] One or more build-args ${JSON.stringify(unusedArgs).replaceAll('"', '').replaceAll(',', ' ')} were not consumed\n`,
+        );
+      this.#say(`Successfully built ${short(last.image)}\n`);
+      for (const output of this.request.outputs)
+        if (output.kind === 'image') for (const name of output.names) await this.#tag(name, last.image);
+      return { platforms: [], imageId: last.image, unusedArgs };
+    } finally {
+      for (const clean of this.#cleanup.splice(0).toReversed()) await clean().catch(() => undefined);
+      await this.#layers.release();
+    }
+  }
+
+  async #tag(name: string, id: NonNullable<StageState['image']>): Promise<void> {
+    const { images, emit } = this.deps;
+    await images.tag(name, id);
+    const image = images.get(id);
+    if (image) emit('tag', id, eventAttributes(image, name));
+    this.#say(`Successfully tagged ${name}\n`);
+  }
+
+  async #buildStage(resolved: ResolvedStage): Promise<void> {
+    const { stage } = resolved;
+    this.#announce(stage.original);
+    let state = await this.#begin(resolved);
+    const parent = resolved.base.kind === 'stage' ? this.#built.get(resolved.base.index)?.scope : undefined;
+    const imageEnv = (state.config.Env ?? []).map((entry): [string, string] => {
+      const at = entry.indexOf('=');
+      return at < 0 ? [entry, ''] : [entry.slice(0, at), entry.slice(at + 1)];
+    });
+    const scope = new StageScope(
+      { imageEnv, stage: parent },
+      this.#graph.globals,
+      this.request.buildArgs,
+      this.#graph.expander,
+    );
+    const triggers = state.config.OnBuild ?? [];
+    if (triggers.length > 0) {
+      this.#say(`# Executing ${triggers.length} build trigger${triggers.length > 1 ? 's' : ''}\n`);
+      this.#graph.addTriggers(stage.index, triggers);
+      state = { ...state, config: { ...state.config, OnBuild: null } };
+    }
+    const work = { state, usesCache: this.request.noCache === undefined };
+    for (const [index, instruction] of resolved.instructions.entries()) {
+      if (index >= resolved.triggers) this.#announce(instruction.original);
+      this.signal.throwIfAborted();
+      await this.#perform(work, scope, instruction, resolved);
+      if (work.state.image !== undefined) this.#say(` ---> ${short(work.state.image)}\n`);
+    }
+    if (stage.index === this.#graph.target) await this.#addLabels(work);
+    this.#built.set(stage.index, { state: work.state, scope });
+    const { image } = work.state;
+    if (image !== undefined) this.request.observer.classic({ kind: 'stage', imageId: image });
+  }
+
+  async #begin({ base, platform }: ResolvedStage): Promise<StageState> {
+    if (base.kind === 'stage') {
+      const built = this.#built.get(base.index);
+      if (!built) throw invalid('a stage is based on one that is not built');
+      this.#say(` ---> ${short(built.state.image ?? '')}\n`);
+      return { ...built.state, hasOwnCmd: false };
+    }
+    if (base.kind === 'context') throw notImplemented('named contexts need BuildKit');
+    if (base.kind === 'scratch') {
+      this.#say(' ---> \n');
+      const { architecture, os } = hostPlatform();
+      const nothing = { config: {}, author: '', variant: undefined, topLayer: undefined, image: undefined };
+      return { ...nothing, architecture, os, diffIds: [], history: [], hasOwnCmd: false };
+    }
+    const image = await this.#image(base.name, platform);
+    this.#say(` ---> ${short(image.id)}\n`);
+    return stateOf(image, { hasOwnCmd: false });
+  }
+
+  async #image(name: string, platform: ResolvedStage['platform']): ReturnType<typeof baseImage> {
+    const onLine = (text: string): void => this.request.observer.classic({ kind: 'progress', text });
+    const image = await baseImage(this.deps, { name, platform, onLine }, this.request, this.signal);
+    const letGo = this.deps.images.hold(image.id);
+    this.#cleanup.push(async () => letGo());
+    return image;
+  }
+
+  async #perform(
+    work: { state: StageState; usesCache: boolean },
+    scope: StageScope,
+    written: Instruction,
+    resolved: ResolvedStage,
+  ): Promise<void> {
+    const instruction = scope.next(written);
+    if (instruction.kind === 'ARG') for (const { key } of instruction.args) this.#usedArgs.add(key);
+    if (instruction.kind === 'RUN') return this.#run(work, scope, instruction);
+    if (instruction.kind === 'COPY' || instruction.kind === 'ADD')
+      return this.#copy(work, instruction, resolved.sources.get(written)?.[0]);
+    if (instruction.kind === 'WORKDIR') {
+      const path = absolutePath(work.state, instruction.path);
+      const state = { ...work.state, config: { ...work.state.config, WorkingDir: path } };
+      return this.#commit(work, state, ['/bin/sh', '-c', `#(nop) WORKDIR ${path}`], () =>
+        path === '/' ? Promise.resolve(undefined) : directoryLayer(this.deps, this.#layers, state, path),
+      );
+    }
+    const { state, said } = configStep(work.state, instruction);
+    return this.#commit(work, state, ['/bin/sh', '-c', '#(nop) ', said], () => Promise.resolve(undefined));
+  }
+
+  async #addLabels(work: { state: StageState; usesCache: boolean }): Promise<void> {
+    for (const [key, value] of [...this.request.labels].sort(([a], [b]) => (a < b ? -1 : 1))) {
+      this.#announce(`LABEL ${key}=${value}`);
+      const Labels = { ...work.state.config.Labels, [key]: value };
+      const state = { ...work.state, config: { ...work.state.config, Labels } };
+      await this.#commit(work, state, ['/bin/sh', '-c', '#(nop) ', `LABEL ${key}=${value}`], async () => undefined);
+      this.#say(` ---> ${short(work.state.image ?? '')}\n`);
+    }
+  }
+
+  /** Takes the image that the same step left before, or makes a new one. The state is the one after the step. */
+  async #commit(
+    work: { state: StageState; usesCache: boolean },
+    state: StageState,
+    command: readonly string[],
+    make: () => Promise<LayerInfo | undefined>,
+  ): Promise<void> {
+    if (await this.#fromCache(work, state, command)) return;
+    work.state = await this.#images.commit({ state, command, layer: await make(), container: '' });
+  }
+
+  async #fromCache(
+    work: { state: StageState; usesCache: boolean },
+    state: StageState,
+    command: readonly string[],
+  ): Promise<boolean> {
+    const image = work.usesCache ? await this.#images.cached(state, command) : undefined;
+    work.usesCache = image !== undefined || state.image === undefined ? work.usesCache : false;
+    if (image === undefined) return false;
+    this.#say(' ---> Using cache\n');
+    work.state = { ...stateOf(image, state), author: state.author };
+    return true;
+  }
+
+  async #run(
+    work: { state: StageState; usesCache: boolean },
+    scope: StageScope,
+    { command, flags }: RunInstruction,
+  ): Promise<void> {
+    const [flag] = flags;
+    if (flag !== undefined) {
+      throw invalid(
+        `the --${flag} option requires BuildKit. Refer to https://docs.docker.com/go/buildkit/ to learn how to build ` +
+          'images with BuildKit enabled',
+      );
+    }
+    const { state } = work;
+    if (state.image === undefined) throw invalid('Please provide a source image with `from` prior to run');
+    const argv = command.isShellForm ? [...shellOf(state.config), ...command.args] : [...command.args];
+    const own = new Set((state.config.Env ?? []).map((entry) => entry.split('=', 1)[0]));
+    const args = scope.args.flatMap(({ key, value }) =>
+      value === undefined || own.has(key) ? [] : [`${key}=${value}`],
+    );
+    const proxies = [...this.request.buildArgs].flatMap(([key, value]) =>
+      isProxyArg(key) && value !== undefined ? [`${key}=${value}`] : [],
+    );
+    const shown = args.length > 0 ? [`|${args.length}`, ...args.toSorted(), ...argv] : argv;
+    if (await this.#fromCache(work, state, shown)) return;
+    const { observer, classic, run } = this.request;
+    const { id, exitCode } = await runContainer(
+      this.deps,
+      {
+        image: state.image,
+        state,
+        argv,
+        env: [...args, ...proxies],
+        settings: run,
+        output: (stream, bytes) => observer.classic({ kind: 'output', stream, bytes }),
+        created: (made) => this.#say(` ---> Running in ${short(made)}\n`),
+      },
+      this.signal,
+    );
+    if (exitCode !== 0) {
+      if (classic?.forceRemove) await this.#remove(id);
+      throw new EngineError('internal', `The command '${argv.join(' ')}' returned a non-zero code: ${exitCode}`, {
+        details: { exitCode },
+      });
+    }
+    const layer = await this.#layers.commit(id);
+    work.state = await this.#images.commit({ state, command: shown, layer, container: id });
+    if (classic?.removeContainers || classic?.forceRemove) await this.#remove(id);
+  }
+
+  async #remove(id: string): Promise<void> {
+    await this.deps.containers.remove(id, { force: true, volumes: true });
+    this.#say(` ---> Removed intermediate container ${short(id)}\n`);
+  }
+
+  async #copy(
+    work: { state: StageState; usesCache: boolean },
+    instruction: AddInstruction | CopyInstruction,
+    from: StageSource | undefined,
+  ): Promise<void> {
+    const { kind, chmod, inlineFiles, sources, destination } = instruction;
+    if (chmod !== '' || inlineFiles.length > 0) {
+      throw invalid(
+        chmod === ''
+          ? `${kind} failed: no source files were specified`
+          : 'the --chmod option requires BuildKit. Refer to https://docs.docker.com/go/buildkit/ to learn how to ' +
+              'build images with BuildKit enabled',
+      );
+    }
+    if (sources.length === 0) throw invalid(`${kind} failed: no source files were specified`);
+    if (kind === 'ADD' && sources.some((source) => /^(?:https?|git|ssh):\/\/|^git@/.test(source)))
+      throw notImplemented('ADD of an address is not supported by this builder yet');
+    try {
+      const root = from === undefined ? undefined : await this.#rootOf(from);
+      const tree: SourceTree = {
+        root: root ?? (await this.#context()).directory,
+        sources,
+        ignore: root === undefined ? await this.#ignored() : [],
+        exclude: instruction.exclude,
+      };
+      const plan: CopyPlan = {
+        instruction,
+        trees: [tree],
+        isMapped: root !== undefined,
+        belongsToRoot: root === undefined,
+      };
+      const digest = await digestCopy(this.deps, plan, this.signal);
+      if (digest.count === 0) throw invalid('no source files were specified', { code: 'NO_SOURCE' });
+      const owner = instruction.chown === '' ? '' : `--chown=${instruction.chown} `;
+      const said = `#(nop) ${kind} ${owner}${digest.kind}:${digest.hex} in ${destination} `;
+      await this.#commit(work, work.state, ['/bin/sh', '-c', said], () =>
+        copyLayer(this.deps, this.#layers, work.state, plan, this.signal),
+      );
+    } catch (error) {
+      throw explained(error, kind);
+    }
+  }
+
+  #context(): Promise<ContextTree> {
+    this.#tree ??= this.request.context.tree({ ignore: [], follow: [] }, this.signal);
+    return this.#tree;
+  }
+
+  #ignored(): Promise<readonly string[]> {
+    this.#ignore ??= this.request.context.readFile('.dockerignore').then((text) =>
+      (text ?? Buffer.alloc(0))
+        .toString()
+        .replace(/^\ufeff/, '')
+        .split('\n')
+        .map((line) => line.trim())
+        .filter((line) => line !== '' && !line.startsWith('#')),
+    );
+    return this.#ignore;
+  }
+
+  /** Mounts the files of a stage or an image for reading, until the build ends. */
+  async #rootOf(from: StageSource): Promise<string> {
+    let topLayer: StageState['topLayer'];
+    if (from.kind === 'stage') topLayer = this.#built.get(from.index)?.state.topLayer;
+    else if (from.kind === 'image') topLayer = (await this.#image(from.name, undefined)).topLayer;
+    else throw invalid(`invalid from flag value ${from.kind}`);
+    const place = await mkdtemp(join(this.deps.tmpDir, 'build-from-'));
+    this.#cleanup.push(() => rm(place, { recursive: true, force: true, maxRetries: 0 }));
+    const root = join(place, 'root');
+    await mkdir(root);
+    if (topLayer === undefined) return root;
+    this.#layers.hold(topLayer);
+    await this.deps.layers.mountImage(topLayer, root);
+    this.#cleanup.push(() => detachMount(root));
+    return root;
+  }
+
+  #announce(original: string): void {
+    this.#step++;
+    this.#say(`Step ${this.#step}/${this.#steps} : ${original}`);
+    this.#say('\n');
+  }
+
+  #say(text: string): void {
+    this.request.observer.classic({ kind: 'text', text });
+  }
+}
+
+function explained(error: unknown, kind: string): unknown {
+  if (!isEngineError(error) || error.code !== 'NO_SOURCE') return error;
+  const source = error.details['source'];
+  if (typeof source !== 'string')
+    return new EngineError('invalid', `${kind} failed: ${error.message}`, { cause: error });
+  const path = source.replace(/^\.?\/+/, '');
+  return new EngineError(
+    'not-found',
+    `${kind} failed: file not found in build context or excluded by .dockerignore: stat ${path}: file does not exist`,
+    { cause: error },
+  );
+}

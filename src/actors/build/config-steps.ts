@@ -1,0 +1,112 @@
+/** Instructions that change the configuration of an image and none of its files. */
+import { exposedPorts } from '../../build/dockerfile/ports.js';
+import type { CommandLine, Instruction, KeyValue } from '../../build/dockerfile/ast.js';
+import { invalid } from '../../errors/engine-error.js';
+import type { ImageRuntimeConfig } from '../../ports/images.js';
+import { signalNumber } from '../../text/signals.js';
+import { quotedList, shellOf, type StageState } from './stage-state.js';
+
+export type ConfigInstruction = Exclude<Instruction, { kind: 'RUN' | 'COPY' | 'ADD' | 'WORKDIR' }>;
+
+export interface ConfigStep {
+  readonly state: StageState;
+  /** The instruction in one line, as the history has it. */
+  readonly said: string;
+}
+
+/** @param instruction with its variables replaced. @throws EngineError invalid. */
+export function configStep(state: StageState, instruction: ConfigInstruction): ConfigStep {
+  const { config } = state;
+  const becomes = (change: ImageRuntimeConfig, said: string, more: Partial<StageState> = {}): ConfigStep => ({
+    state: { ...state, config: { ...config, ...change }, ...more },
+    said,
+  });
+  switch (instruction.kind) {
+    case 'ARG':
+      return becomes({}, `ARG ${instruction.args.map(shownArg).join(' ')}`);
+    case 'ENV':
+      return becomes(
+        { Env: withVariables(config.Env ?? [], instruction.pairs) },
+        `ENV ${shownPairs(instruction.pairs)}`,
+      );
+    case 'LABEL':
+      return becomes(
+        {
+          Labels: { ...config.Labels, ...Object.fromEntries(instruction.pairs.map(({ key, value }) => [key, value])) },
+        },
+        `LABEL ${shownPairs(instruction.pairs)}`,
+      );
+    case 'CMD': {
+      const words = wordsOf(instruction.command, config);
+      return becomes({ Cmd: words }, `CMD ${quotedList(words)}`, { hasOwnCmd: true });
+    }
+    case 'ENTRYPOINT': {
+      const words = wordsOf(instruction.command, config);
+      const Cmd = state.hasOwnCmd ? (config.Cmd ?? null) : null;
+      return becomes({ Entrypoint: words, Cmd }, `ENTRYPOINT ${quotedList(words)}`);
+    }
+    case 'EXPOSE': {
+      const { ports } = exposedPorts(instruction.ports);
+      const added = Object.fromEntries(ports.map((port) => [port, {} as Record<string, never>]));
+      return becomes({ ExposedPorts: { ...config.ExposedPorts, ...added } }, `EXPOSE ${[...ports].sort().join(' ')}`);
+    }
+    case 'VOLUME': {
+      const added = Object.fromEntries(instruction.volumes.map((path) => [path, {} as Record<string, never>]));
+      return becomes({ Volumes: { ...config.Volumes, ...added } }, `VOLUME [${instruction.volumes.join(' ')}]`);
+    }
+    case 'USER':
+      return becomes({ User: instruction.user }, `USER ${instruction.user}`);
+    case 'STOPSIGNAL':
+      if (signalNumber(instruction.signal) === undefined) throw invalid(`invalid signal: ${instruction.signal}`);
+      return becomes({ StopSignal: instruction.signal }, `STOPSIGNAL ${instruction.signal}`);
+    case 'SHELL':
+      return becomes({ Shell: [...instruction.shell] }, `SHELL [${instruction.shell.join(' ')}]`);
+    case 'ONBUILD':
+      return becomes(
+        { OnBuild: [...(config.OnBuild ?? []), instruction.expression] },
+        `ONBUILD ${instruction.expression}`,
+      );
+    case 'MAINTAINER':
+      return becomes({}, `MAINTAINER ${instruction.maintainer}`, { author: instruction.maintainer });
+    default:
+      return healthStep(state, instruction);
+  }
+}
+
+function healthStep(state: StageState, instruction: Extract<Instruction, { kind: 'HEALTHCHECK' }>): ConfigStep {
+  const { test, interval, timeout, startPeriod, startInterval, retries } = instruction.healthcheck;
+  const Healthcheck = {
+    Test: [...test],
+    ...(interval === 0 ? {} : { Interval: interval }),
+    ...(timeout === 0 ? {} : { Timeout: timeout }),
+    ...(startPeriod === 0 ? {} : { StartPeriod: startPeriod }),
+    ...(startInterval === 0 ? {} : { StartInterval: startInterval }),
+    ...(retries === 0 ? {} : { Retries: retries }),
+  };
+  return {
+    state: { ...state, config: { ...state.config, Healthcheck } },
+    said: `HEALTHCHECK ${JSON.stringify(Healthcheck)}`,
+  };
+}
+
+function wordsOf({ args, isShellForm }: CommandLine, config: ImageRuntimeConfig): string[] {
+  return isShellForm && args.length > 0 ? [...shellOf(config), ...args] : [...args];
+}
+
+function withVariables(env: readonly string[], pairs: readonly KeyValue[]): string[] {
+  const result = [...env];
+  for (const { key, value } of pairs) {
+    const at = result.findIndex((entry) => entry.split('=', 1)[0] === key);
+    if (at < 0) result.push(`${key}=${value}`);
+    else result[at] = `${key}=${value}`;
+  }
+  return result;
+}
+
+function shownPairs(pairs: readonly KeyValue[]): string {
+  return pairs.map(({ key, value }) => `${key}=${value}`).join(' ');
+}
+
+function shownArg({ key, value }: { readonly key: string; readonly value: string | undefined }): string {
+  return value === undefined ? key : `${key}=${value}`;
+}

@@ -1,0 +1,94 @@
+/** COPY, ADD and WORKDIR: layers without a container. */
+import type { AddInstruction, CopyInstruction } from '../../build/dockerfile/ast.js';
+import type { SourcesDigest, SourceTree } from '../../build/files/copy-files.js';
+import { cleanPath, joinPath } from '../../build/files/paths.js';
+import { invalid } from '../../errors/engine-error.js';
+import type { IdMaps, Owner } from '../../ports/id-maps.js';
+import type { LayerInfo } from '../../ports/storage.js';
+import type { WorkerPool } from '../../workers/pool.js';
+import type { StageState } from './stage-state.js';
+import type { StepLayers } from './step-layers.js';
+
+export interface CopyDeps {
+  readonly pool: WorkerPool;
+  readonly idMaps: IdMaps | undefined;
+  readonly lookUpUser: (rootfs: string, user: string) => Promise<Owner>;
+}
+
+export interface CopyPlan {
+  readonly instruction: AddInstruction | CopyInstruction;
+  readonly trees: readonly SourceTree[];
+  /** The trees are of images, whose files have the owners of this host. */
+  readonly isMapped: boolean;
+  /** Everything belongs to root unless the instruction says otherwise. */
+  readonly belongsToRoot: boolean;
+}
+
+export function digestCopy({ pool }: CopyDeps, plan: CopyPlan, signal: AbortSignal): Promise<SourcesDigest> {
+  return pool.run('build-digest', { trees: plan.trees, ignoresOwners: plan.belongsToRoot }, { signal });
+}
+
+/** @throws EngineError invalid, not-found with code NO_SOURCE. */
+export function copyLayer(
+  deps: CopyDeps,
+  layers: StepLayers,
+  state: StageState,
+  { instruction, trees, isMapped, belongsToRoot }: CopyPlan,
+  signal: AbortSignal,
+): Promise<LayerInfo> {
+  const { destination, chown, chmod, kind } = instruction;
+  const count = trees.reduce((sum, { sources }) => sum + sources.length, 0);
+  const isIntoDirectory = count > 1 || /(?:^|\/)\.?\.?$/.test(destination);
+  if (count > 1 && !destination.endsWith('/') && !/(?:^|\/)\.\.?$/.test(destination)) {
+    throw invalid(
+      `When using ${kind} with more than one source file, the destination must be a directory and end with a /`,
+    );
+  }
+  return layers.make(state.topLayer, async (rootfs) => {
+    const owner = chown === '' ? undefined : await deps.lookUpUser(rootfs, chown);
+    await deps.pool.run(
+      'build-copy',
+      {
+        trees,
+        rootfs,
+        destination: absolutePath(state, destination),
+        isIntoDirectory,
+        owner: owner ?? (belongsToRoot ? { uid: 0, gid: 0 } : undefined),
+        isMapped,
+        chmod,
+        unpacks: kind === 'ADD' && instruction.unpack !== false,
+        parents: kind === 'COPY' && instruction.parents,
+        idMaps: deps.idMaps,
+      },
+      { signal },
+    );
+  });
+}
+
+/** Makes the directory, which belongs to root as those above it. */
+export function directoryLayer(
+  { pool, idMaps }: CopyDeps,
+  layers: StepLayers,
+  state: StageState,
+  path: string,
+): Promise<LayerInfo> {
+  return layers.make(state.topLayer, async (rootfs) => {
+    await pool.run('build-copy', {
+      trees: [],
+      rootfs,
+      destination: path,
+      isIntoDirectory: true,
+      owner: undefined,
+      isMapped: false,
+      chmod: '',
+      unpacks: false,
+      parents: false,
+      idMaps,
+    });
+  });
+}
+
+/** Returns a path in the image, which may be relative to the working directory. */
+export function absolutePath({ config }: StageState, path: string): string {
+  return cleanPath(path.startsWith('/') ? path : joinPath(config.WorkingDir || '/', path));
+}

@@ -1,0 +1,42 @@
+/** Layers that steps make, held as long as their build needs them. */
+import { randomBytes } from 'node:crypto';
+import type { Digest, LayerInfo, LayerStore } from '../../ports/storage.js';
+
+export class StepLayers {
+  readonly #held: Digest[] = [];
+
+  constructor(private readonly layers: LayerStore) {}
+
+  hold(chainId: Digest): void {
+    this.layers.retain(chainId);
+    this.#held.push(chainId);
+  }
+
+  /** Makes a layer of what `write` does to the files over `parent`. Nothing is left when it throws. */
+  async make(parent: Digest | undefined, write: (rootfs: string) => Promise<void>): Promise<LayerInfo> {
+    const id = randomBytes(32).toString('hex');
+    await this.layers.createWritable(id, parent);
+    try {
+      const rootfs = await this.layers.mount(id);
+      try {
+        await write(rootfs);
+      } finally {
+        await this.layers.unmount(id);
+      }
+      return await this.commit(id);
+    } finally {
+      await this.layers.removeWritable(id);
+    }
+  }
+
+  /** Makes a layer of a writable one. */
+  async commit(id: string): Promise<LayerInfo> {
+    const layer = await this.layers.commitWritable(id);
+    this.hold(layer.chainId);
+    return layer;
+  }
+
+  async release(): Promise<void> {
+    for (const chainId of this.#held.splice(0).toReversed()) await this.layers.release(chainId);
+  }
+}

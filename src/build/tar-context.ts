@@ -1,0 +1,85 @@
+/** The context of a build that comes as a tar, compressed or not: it is unpacked before the build begins. */
+import { mkdir, mkdtemp, open, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { invalid } from '../errors/engine-error.js';
+import type { ArchiveSource } from '../ports/archives.js';
+import type { BuildContext, ContextTree } from '../ports/build.js';
+import { ArchiveWorkers } from '../storage/archives.js';
+import { closeFd } from '../sys/files/fd.js';
+import { openInRoot } from '../sys/files/open-in-root.js';
+import { cleanPath } from './files/paths.js';
+
+/** Dockerfiles and ignore files are at most this long. */
+const MAX_FILE_BYTES = 16 << 20;
+
+export class TarContexts {
+  /** Owners stay as they are in the tar. */
+  readonly #workers = new ArchiveWorkers(undefined);
+
+  constructor(private readonly tmpDir: string) {}
+
+  /** @throws EngineError invalid for a damaged archive; cancelled when the client leaves. */
+  async unpack(source: ArchiveSource): Promise<UnpackedContext> {
+    const place = await mkdtemp(join(this.tmpDir, 'build-context-'));
+    try {
+      const root = join(place, 'root');
+      await mkdir(root, { mode: 0o755 });
+      const view = { rootfs: root, mounts: [], tmpfs: [], isRootReadOnly: false };
+      await this.#workers.write(view, '/', { noOverwriteDirNonDir: false, owner: undefined }, source);
+      return new UnpackedContext(place, root);
+    } catch (error) {
+      await rm(place, { recursive: true, force: true });
+      throw error;
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#workers.close();
+  }
+}
+
+export class UnpackedContext implements BuildContext {
+  constructor(
+    private readonly place: string,
+    private readonly root: string,
+  ) {}
+
+  async readFile(path: string): Promise<Buffer | undefined> {
+    const directory = await open(this.root, 'r');
+    try {
+      const fd = openInRoot(directory.fd, cleanPath(path));
+      try {
+        return await readSmall(`/proc/self/fd/${fd}`, path);
+      } finally {
+        closeFd(fd);
+      }
+    } catch (error) {
+      const { code } = error as { readonly code?: string };
+      if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP') return undefined;
+      throw error;
+    } finally {
+      await directory.close();
+    }
+  }
+
+  tree(): Promise<ContextTree> {
+    return Promise.resolve({ directory: this.root, release: () => Promise.resolve() });
+  }
+
+  /** Removes the files. */
+  close(): Promise<void> {
+    return rm(this.place, { recursive: true, force: true });
+  }
+}
+
+async function readSmall(at: string, shown: string): Promise<Buffer> {
+  const file = await open(at, 'r');
+  try {
+    const stat = await file.stat();
+    if (!stat.isFile()) throw invalid(`${shown} is not a file`);
+    if (stat.size > MAX_FILE_BYTES) throw invalid(`${shown} is too large`);
+    return await file.readFile();
+  } finally {
+    await file.close();
+  }
+}

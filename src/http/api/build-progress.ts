@@ -1,0 +1,31 @@
+/** The lines of a classic build, in the form that clients parse. */
+import type { ClassicEvent } from '../../ports/build.js';
+
+/** Output on the standard error stream is shown in red. */
+const RED = '\u001b[91m';
+const PLAIN = '\u001b[0m';
+
+/** Returns the line of an event; lines end with CR LF. */
+export function buildLine(event: ClassicEvent): string {
+  switch (event.kind) {
+    case 'text':
+      return line({ stream: event.text });
+    case 'output': {
+      const text = event.bytes.toString('utf8');
+      return line({ stream: event.stream === 2 ? `${RED}${text}${PLAIN}` : text });
+    }
+    case 'progress':
+      return event.text;
+    default:
+      return line({ aux: { ID: event.imageId } });
+  }
+}
+
+/** Returns the last line of a build that has failed. The code is the exit code of a process. */
+export function buildFailure(message: string, code: number | undefined): string {
+  return line({ errorDetail: { ...(code === undefined ? {} : { code }), message }, error: message });
+}
+
+function line(value: object): string {
+  return `${JSON.stringify(value)}\r\n`;
+}

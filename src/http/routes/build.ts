@@ -1,0 +1,219 @@
+/** The classic door of the builder: `POST /build` with a tar. */
+import { randomUUID } from 'node:crypto';
+import {
+  EngineError,
+  forbidden,
+  internal,
+  invalid,
+  isEngineError,
+  messageOf,
+  notImplemented,
+} from '../../errors/engine-error.js';
+import { familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
+import type { ArchiveSource } from '../../ports/archives.js';
+import type { BuildContext, BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
+import type { Ulimit } from '../../ports/container.js';
+import { credentialsOf } from '../../registry/credentials.js';
+import { buildFailure, buildLine } from '../api/build-progress.js';
+import type { Exchange } from '../exchange.js';
+import type { ResponseStream } from '../response-stream.js';
+import { route, type Route } from '../route.js';
+
+/** A context of files that are removed when the build has ended. */
+export interface ClosableContext extends BuildContext {
+  close(): Promise<void>;
+}
+
+export interface BuildRouteDeps {
+  readonly engine: BuildEngine;
+  readonly unpack: (source: ArchiveSource) => Promise<ClosableContext>;
+}
+
+export function buildRoutes(deps: BuildRouteDeps): Route[] {
+  return [
+    route('POST', '/build', (x) => build(x, deps), { body: 'archive' }),
+    route('POST', '/build/cancel', (x) => {
+      const id = x.query.text('id');
+      if (id === '') throw invalid('build ID not provided');
+      deps.engine.cancel(id);
+      x.sendEmpty(200);
+    }),
+  ];
+}
+
+type Options = Omit<BuildRequest, 'dockerfile' | 'context' | 'observer'>;
+
+async function build(x: Exchange, { engine, unpack }: BuildRouteDeps): Promise<void> {
+  const options = optionsOf(x);
+  const name = x.query.text('dockerfile') || 'Dockerfile';
+  const context = await unpack(x.bodySource());
+  const lines = new BuildLines(x, x.query.flag('q'));
+  try {
+    const text = await context.readFile(name);
+    if (text === undefined) throw internal(`Cannot locate specified Dockerfile: ${name}`);
+    if (text.length === 0) throw invalid(`the Dockerfile (${name}) cannot be empty`);
+    const observer = { ...SILENT, classic: (event: ClassicEvent) => lines.add(event) };
+    const running = engine.start({ ...options, dockerfile: { name, text }, context, observer });
+    const leave = (): void => running.cancel();
+    x.signal.addEventListener('abort', leave, { once: true });
+    if (x.signal.aborted) leave();
+    const { imageId } = await running.result;
+    lines.end(imageId);
+  } catch (error) {
+    lines.fail(error);
+  } finally {
+    await context.close();
+  }
+}
+
+const SILENT = { vertex: () => undefined, status: () => undefined, log: () => undefined, warning: () => undefined };
+
+/** The reply, which begins with the first line; a build that fails before has an ordinary error. */
+class BuildLines {
+  #stream: ResponseStream | undefined;
+  #kept = '';
+
+  constructor(
+    private readonly x: Exchange,
+    private readonly isQuiet: boolean,
+  ) {}
+
+  add(event: ClassicEvent): void {
+    if (this.isQuiet) this.#kept += event.kind === 'text' || event.kind === 'output' ? buildLine(event) : '';
+    else if (event.kind !== 'stage' || this.x.atLeast(1, 30)) this.#open().write(buildLine(event));
+  }
+
+  end(imageId: string | undefined): void {
+    const stream = this.#open();
+    if (this.isQuiet) stream.write(buildLine({ kind: 'text', text: `${imageId ?? ''}\n` }));
+    stream.end();
+  }
+
+  fail(error: unknown): void {
+    const hasBegun = this.#stream !== undefined || this.#kept !== '';
+    if (!hasBegun) throw error;
+    const code = isEngineError(error) ? error.details['exitCode'] : undefined;
+    this.x.noteFailure();
+    const stream = this.#open();
+    if (this.isQuiet) stream.write(this.#kept);
+    stream.write(buildFailure(messageOf(error), typeof code === 'number' ? code : undefined));
+    stream.end();
+  }
+
+  #open(): ResponseStream {
+    this.#stream ??= this.x.stream(200, { 'Content-Type': 'application/json' });
+    return this.#stream;
+  }
+}
+
+function optionsOf(x: Exchange): Options {
+  const { query } = x;
+  if (query.text('version') === '2') throw notImplemented('this engine has no BuildKit behind this operation yet');
+  if (query.text('remote') !== '') throw notImplemented('contexts of an address are not supported yet');
+  if (query.all('securityopt').some((option) => option !== ''))
+    throw invalid('The daemon on this platform does not support setting security options on build');
+  const limit = (key: string): number => query.integer(key) ?? 0;
+  const flagged = (key: string): boolean => query.flag(key);
+  return {
+    id: query.text('buildid') || randomUUID(),
+    namedContexts: new Map(),
+    target: query.text('target'),
+    buildArgs: new Map(
+      [...members(query.text('buildargs'), 'build args')].map(([key, value]) => [key, value ?? undefined]),
+    ),
+    labels: new Map([...members(query.text('labels'), 'labels')].map(([key, value]) => [key, value ?? ''])),
+    platforms: x.atLeast(1, 32) && query.text('platform') !== '' ? [query.text('platform')] : [],
+    noCache: flagged('nocache') ? 'all' : undefined,
+    pull: flagged('pull'),
+    run: {
+      networkMode: query.text('networkmode'),
+      extraHosts: query.all('extrahosts').filter((host) => host !== ''),
+      shmSize: limit('shmsize'),
+      ulimits: ulimitsOf(query.text('ulimits')),
+      cgroupParent: query.text('cgroupparent'),
+      hostname: '',
+      memory: limit('memory'),
+      memorySwap: limit('memswap'),
+      cpuShares: limit('cpushares'),
+      cpuPeriod: limit('cpuperiod'),
+      cpuQuota: limit('cpuquota'),
+      cpusetCpus: query.text('cpusetcpus'),
+      cpusetMems: query.text('cpusetmems'),
+      entitlements: [],
+    },
+    classic: {
+      removeContainers: query.flagOr('rm', true),
+      forceRemove: flagged('forcerm'),
+      squash: flagged('squash'),
+    },
+    cacheFrom: [],
+    outputs: [{ kind: 'image', names: namesOf(query.all('t')) }],
+    secret: () => Promise.resolve(undefined),
+    sshAgent: () => Promise.reject(forbidden('no agent')),
+    credentials: credentialsFrom(x.header('x-registry-config')),
+  };
+}
+
+function namesOf(written: readonly string[]): string[] {
+  const names = written
+    .filter((name) => name !== '')
+    .map((name) => {
+      try {
+        const reference = parseReference(name);
+        if (reference.digest !== undefined) throw invalid('build tag cannot contain a digest');
+        return familiarString(withDefaultTag(reference));
+      } catch (error) {
+        throw new EngineError('internal', messageOf(error), { cause: error });
+      }
+    });
+  return [...new Set(names)];
+}
+
+/** Reads a JSON object of strings. */
+function members(text: string, shown: string): Map<string, string | null> {
+  if (text === '') return new Map();
+  const value = parsed(text, shown);
+  if (value === null) return new Map();
+  const isMap = typeof value === 'object' && !Array.isArray(value);
+  if (!isMap || !Object.values(value).every((one) => one === null || typeof one === 'string'))
+    throw invalid(`error reading ${shown}: not an object of strings`);
+  return new Map(Object.entries(value) as [string, string | null][]);
+}
+
+function ulimitsOf(text: string): Ulimit[] {
+  if (text === '') return [];
+  const value = parsed(text, 'ulimit settings');
+  if (!Array.isArray(value)) throw invalid('error reading ulimit settings: not a list');
+  return value.map((one: unknown) => {
+    const { Name, Soft, Hard } = (one ?? {}) as Partial<Record<keyof Ulimit, unknown>>;
+    if (typeof Name !== 'string' || typeof Soft !== 'number' || typeof Hard !== 'number')
+      throw invalid('error reading ulimit settings: a limit has a name and two numbers');
+    return { Name, Soft, Hard };
+  });
+}
+
+function parsed(text: string, shown: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw invalid(`error reading ${shown}: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+/** Reads the credentials of all registries; what cannot be read means none. */
+function credentialsFrom(header: string | undefined): (host: string) => Promise<BuildCredentials | undefined> {
+  const byHost = new Map<string, BuildCredentials | undefined>();
+  try {
+    const value: unknown = JSON.parse(Buffer.from(header ?? '', 'base64').toString('utf8'));
+    if (typeof value === 'object' && value !== null)
+      for (const [host, one] of Object.entries(value)) byHost.set(hostOf(host), credentialsOf(one));
+  } catch {
+    // Clients send all kinds of headers; dockerd ignores a bad one, too.
+  }
+  return (host) => Promise.resolve(byHost.get(host));
+}
+
+function hostOf(written: string): string {
+  const host = written.replace(/^https?:\/\//, '').split('/', 1)[0] ?? '';
+  return host === 'index.docker.io' ? 'docker.io' : host;
+}

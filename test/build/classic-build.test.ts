@@ -1,0 +1,93 @@
+/** The classic door of the builder: a tar becomes an image. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import { type EngineWithImage, startEngineWithImage } from '../support/engine-with-image.js';
+import { callJson } from '../support/http.js';
+
+describe('classic build', () => {
+  const cleanup = new Cleanup();
+  let under: EngineWithImage;
+  before(async () => void (under = await startEngineWithImage(cleanup)));
+  after(() => cleanup.run());
+
+  const build = (files: Readonly<Record<string, string>>, query: string): Promise<Answer> =>
+    post(under.engine.socketPath, `/build?${query}`, tarOf(files));
+
+  it('makes an image of each kind of step, names it, and takes it from the cache', async () => {
+    const files = {
+      Dockerfile: [
+        'ARG BASE',
+        'FROM ${BASE} AS one',
+        'RUN echo made > /made && echo shown',
+        'FROM ${BASE}',
+        'ENV A=b',
+        'WORKDIR /work',
+        'COPY --from=one /made .',
+        'COPY dir /copied',
+        'CMD ["cat", "/work/made"]',
+      ].join('\n'),
+      'dir/kept': 'kept',
+      'dir/left': 'left',
+      '.dockerignore': 'dir/left',
+    };
+    const query = `t=built:1&rm=1&buildargs=${encodeURIComponent(JSON.stringify({ BASE: under.image }))}`;
+    const first = await build(files, query);
+    assert.equal(first.status, 200, first.text);
+    assert.match(first.text, /Step 9\/9 : CMD/);
+    assert.match(first.text, /shown\\n/);
+    const [, id = ''] = /Successfully built ([0-9a-f]{12})/.exec(first.text) ?? [];
+    assert.match(first.text, /Successfully tagged built:1/);
+    const image = await callJson<{ Id: string; Config: { Env: string[]; WorkingDir: string; Cmd: string[] } }>(
+      under.engine.socketPath,
+      'GET',
+      '/images/built:1/json',
+    );
+    assert.ok(image.Id.startsWith(`sha256:${id}`));
+    assert.equal(image.Config.WorkingDir, '/work');
+    assert.deepEqual(image.Config.Cmd, ['cat', '/work/made']);
+    const second = await build(files, query);
+    assert.equal(second.text.match(/Using cache/g)?.length, 6, second.text);
+    assert.ok(second.text.includes(`Successfully built ${id}`));
+  });
+
+  it('says with which code a RUN has failed', async () => {
+    const { text } = await build({ Dockerfile: `FROM ${under.image}\nRUN exit 7` }, 'forcerm=1');
+    assert.match(text, /"errorDetail":\{"code":7,"message":"The command '\/bin\/sh -c exit 7' returned a non-zero/);
+  });
+});
+
+interface Answer {
+  readonly status: number | undefined;
+  readonly text: string;
+}
+
+function post(socketPath: string, path: string, body: Buffer): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const headers = { 'Content-Type': 'application/x-tar', 'Content-Length': body.length };
+    const sent = request({ socketPath, path, method: 'POST', headers }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('end', () => resolve({ status: response.statusCode, text: Buffer.concat(chunks).toString() }));
+    });
+    sent.on('error', reject).end(body);
+  });
+}
+
+function tarOf(files: Readonly<Record<string, string>>): Buffer {
+  const directory = mkdtempSync(join(tmpdir(), 'context-'));
+  try {
+    for (const [name, text] of Object.entries(files)) {
+      mkdirSync(join(directory, dirname(name)), { recursive: true });
+      writeFileSync(join(directory, name), text);
+    }
+    return execFileSync('tar', ['-C', directory, '-c', '.']);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
