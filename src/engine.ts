@@ -107,7 +107,8 @@ async function inOrder(order: readonly Step[], life: EngineLife): Promise<void> 
   for (const step of order) await step(life);
 }
 
-function stateOf({ base, drivers, lives, transfers, builder, listeners }: EngineParts): Readonly<Record<string, unknown>> {
+function stateOf(parts: EngineParts): Readonly<Record<string, unknown>> {
+  const { base, drivers, lives, transfers, builder, listeners } = parts;
   const { pool, events, supervisor } = drivers;
   const { transferPool, pushPool, archivePool, pulls, pushes } = transfers;
   const children = Object.entries(collectionsOf(lives, transfers, builder)).map(

@@ -1,6 +1,6 @@
 /**
- * One build as states: `building`, and then `done` or `failed`. A cancelled build stays in the first one until its steps
- * have given back what they hold.
+ * One build as states: `building`, and then `done` or `failed`. A cancelled build stays in the first one until its
+ * steps have given back what they hold.
  */
 import { assign, setup } from 'xstate';
 import { cancelled } from '../../errors/engine-error.js';

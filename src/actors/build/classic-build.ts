@@ -89,9 +89,7 @@ export class ClassicBuild {
         (key) => !this.#usedArgs.has(key) && !isProxyArg(key),
       );
       if (unusedArgs.length > 0)
-        this.#say(
-          `[Warning] One or more build-args ${JSON.stringify(unusedArgs).replaceAll('"', '').replaceAll(',', ' ')} were not consumed\n`,
-        );
+        this.#say(`[Warning] One or more build-args [${unusedArgs.join(' ')}] were not consumed\n`);
       this.#say(`Successfully built ${short(last.image)}\n`);
       for (const output of this.request.outputs)
         if (output.kind === 'image') for (const name of output.names) await this.#tag(name, last.image);

@@ -1,7 +1,7 @@
 /** The images that the classic builder leaves of its steps, which are its cache, too. */
 import type { FileImageStore } from '../../images/store.js';
 import type { Image, ImageConfigDocument, ImageHistory, ImageRuntimeConfig } from '../../ports/images.js';
-import type { Digest, LayerInfo } from '../../ports/storage.js';
+import type { LayerInfo } from '../../ports/storage.js';
 import type { StageState } from './stage-state.js';
 
 /** The diff ID of a tar without entries; an image leaves such a layer out. */
@@ -85,7 +85,7 @@ export function stateOf(image: Image, before: Pick<StageState, 'hasOwnCmd'>): St
     topLayer: image.topLayer,
     diffIds: config.rootfs.diff_ids,
     history: config.history ?? [],
-    image: image.id as Digest,
+    image: image.id,
     hasOwnCmd: before.hasOwnCmd,
   };
 }

@@ -47,11 +47,11 @@ export function configStep(state: StageState, instruction: ConfigInstruction): C
     }
     case 'EXPOSE': {
       const { ports } = exposedPorts(instruction.ports);
-      const added = Object.fromEntries(ports.map((port) => [port, {} as Record<string, never>]));
+      const added = Object.fromEntries(ports.map((port) => [port, {}]));
       return becomes({ ExposedPorts: { ...config.ExposedPorts, ...added } }, `EXPOSE ${[...ports].sort().join(' ')}`);
     }
     case 'VOLUME': {
-      const added = Object.fromEntries(instruction.volumes.map((path) => [path, {} as Record<string, never>]));
+      const added = Object.fromEntries(instruction.volumes.map((path) => [path, {}]));
       return becomes({ Volumes: { ...config.Volumes, ...added } }, `VOLUME [${instruction.volumes.join(' ')}]`);
     }
     case 'USER':
@@ -98,7 +98,7 @@ function withVariables(env: readonly string[], pairs: readonly KeyValue[]): stri
   for (const { key, value } of pairs) {
     const at = result.findIndex((entry) => entry.split('=', 1)[0] === key);
     if (at < 0) result.push(`${key}=${value}`);
-    else result[at] = `${key}=${value}`;
+    else result.splice(at, 1, `${key}=${value}`);
   }
   return result;
 }

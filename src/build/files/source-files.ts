@@ -47,7 +47,7 @@ function openSource(rootFd: number, path: string, written: string, leftOut: Left
     const found = findPath(rootFd, resolved === '/' ? '/.' : resolved);
     // The name is the one that was written, also when it was a link.
     const name = path.slice(path.lastIndexOf('/') + 1);
-    const source = { ...found, close: found.close, path: resolved, name };
+    const source = { at: found.at, stat: found.stat, close: () => found.close(), path: resolved, name };
     if (resolved === '/' || !leftOut(path.slice(1), found.stat.isDirectory())) return source;
     found.close();
   } catch (error) {
