@@ -1,7 +1,7 @@
 /** The classic door of the builder: a tar becomes an image. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -30,6 +30,7 @@ describe('classic build', () => {
         'WORKDIR /work',
         'COPY --from=one /made .',
         'COPY dir /copied',
+        'RUN test -e /copied/kept && test ! -e /copied/left',
         'CMD ["cat", "/work/made"]',
       ].join('\n'),
       'dir/kept': 'kept',
@@ -39,7 +40,7 @@ describe('classic build', () => {
     const query = `t=built:1&rm=1&buildargs=${encodeURIComponent(JSON.stringify({ BASE: under.image }))}`;
     const first = await build(files, query);
     assert.equal(first.status, 200, first.text);
-    assert.match(first.text, /Step 9\/9 : CMD/);
+    assert.match(first.text, /Step 10\/10 : CMD/);
     assert.match(first.text, /shown\\n/);
     const [, id = ''] = /Successfully built ([0-9a-f]{12})/.exec(first.text) ?? [];
     assert.match(first.text, /Successfully tagged built:1/);
@@ -52,13 +53,20 @@ describe('classic build', () => {
     assert.equal(image.Config.WorkingDir, '/work');
     assert.deepEqual(image.Config.Cmd, ['cat', '/work/made']);
     const second = await build(files, query);
-    assert.equal(second.text.match(/Using cache/g)?.length, 6, second.text);
+    assert.equal(second.text.match(/Using cache/g)?.length, 7, second.text);
     assert.ok(second.text.includes(`Successfully built ${id}`));
   });
 
   it('says with which code a RUN has failed', async () => {
     const { text } = await build({ Dockerfile: `FROM ${under.image}\nRUN exit 7` }, 'forcerm=1');
     assert.match(text, /"errorDetail":\{"code":7,"message":"The command '\/bin\/sh -c exit 7' returned a non-zero/);
+  });
+
+  it('finds no files outside the context', async () => {
+    const at = (source: string): Promise<Answer> =>
+      build({ Dockerfile: `FROM ${under.image}\nCOPY ${source} /x`, 'link@': '/etc/passwd' }, '');
+    for (const source of ['../../../../etc/passwd', '/etc/passwd', 'link'])
+      assert.match((await at(source)).text, /"message":"COPY failed: file not found in build context/, source);
   });
 });
 
@@ -84,7 +92,8 @@ function tarOf(files: Readonly<Record<string, string>>): Buffer {
   try {
     for (const [name, text] of Object.entries(files)) {
       mkdirSync(join(directory, dirname(name)), { recursive: true });
-      writeFileSync(join(directory, name), text);
+      if (name.endsWith('@')) symlinkSync(text, join(directory, name.slice(0, -1)));
+      else writeFileSync(join(directory, name), text);
     }
     return execFileSync('tar', ['-C', directory, '-c', '.']);
   } finally {
