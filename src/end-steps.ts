@@ -13,6 +13,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
     'listeners',
     ({ parts }) => Promise.all([parts.listeners, parts.drivers.metrics].map((it) => it.close(LISTENER_CLOSE_MS))),
   ],
+  ['builds', ({ parts }) => parts.builder.door.close()],
   ['containers', stopAll],
   ['health checks', ({ parts }) => parts.lives.healthChecks.close()],
   ['garbage collection', ({ parts }) => parts.garbage.close()],

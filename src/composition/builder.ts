@@ -2,7 +2,9 @@
 import { Builds } from '../actors/build/builds.js';
 import { TarContexts } from '../build/tar-context.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
+import type { BuildKitDoor } from '../http/buildkit/door.js';
 import type { Base } from './base.js';
+import { composeBuildDoor } from './build-door.js';
 import type { Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
 import type { Transfers } from './transfers.js';
@@ -10,14 +12,17 @@ import type { Transfers } from './transfers.js';
 export interface Builder {
   readonly builds: Builds;
   readonly contexts: TarContexts;
+  readonly door: BuildKitDoor;
 }
 
 export function composeBuilder(
-  { log, replies, temporary, idMaps }: Base,
-  { images, layers, pool, emit }: Drivers,
+  base: Base,
+  drivers: Drivers,
   { containers, ios }: Containers,
   { pulls }: Transfers,
 ): Builder {
+  const { log, replies, temporary, idMaps } = base;
+  const { images, layers, pool, emit } = drivers;
   const builds = new Builds({
     log,
     replies,
@@ -32,5 +37,6 @@ export function composeBuilder(
     lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []),
     emit: (...event) => emit('image', ...event),
   });
-  return { builds, contexts: new TarContexts(temporary.tmpDir) };
+  const contexts = new TarContexts(temporary.tmpDir);
+  return { builds, contexts, door: composeBuildDoor(base, drivers, { builds, contexts }) };
 }

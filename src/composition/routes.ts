@@ -69,6 +69,7 @@ export function composeRoutes(
     ...systemRoutes(systemService(base, drivers, lives, alerts)),
     ...absentPartRoutes(),
     ...buildRoutes({ engine: lives.builder.builds, unpack: (source) => lives.builder.contexts.unpack(source) }),
+    ...lives.builder.door.routes(),
     ...allContainerRoutes(base, drivers, lives, view),
     ...imageRoutes(imageDeps(base, drivers, lives, transfers, users)),
     ...registryRoutes({ images, pushes: transfers.pushes, queries: transfers.pulls.queries }),

@@ -8,7 +8,6 @@ import { TestFront } from '../support/test-front.js';
 const at = new TestFront(absentPartRoutes());
 
 const SWARM = /^This node is not a swarm manager\./;
-const BUILDER = /^this engine has no builder/;
 const PLUGINS = /^this engine does not manage plugins/;
 const NO_PLUGIN = /^plugin "some\/plugin:1" not found$/;
 
@@ -16,9 +15,6 @@ const REPLIES: readonly [method: string, path: string, status: number, message: 
   ['GET', '/services/x/logs?stdout=1', 503, SWARM],
   ['GET', '/tasks/x/logs?stdout=1', 503, SWARM],
   ['GET', '/services/x', 503, SWARM],
-  ['POST', '/session', 501, BUILDER],
-  ['POST', '/grpc', 501, BUILDER],
-  ['POST', '/build', 501, BUILDER],
   ['GET', '/plugins/privileges?remote=x', 501, PLUGINS],
   ['POST', '/plugins/pull?remote=x', 501, PLUGINS],
   ['POST', '/plugins/create?name=x', 501, PLUGINS],
@@ -38,7 +34,5 @@ test('every route of an absent part says what is absent', async () => {
     assert.equal(reply.status, status, path);
     assert.match((JSON.parse(reply.text) as { message: string }).message, message, path);
   }
-  const upgrade = await call(at.path, 'POST', '/session', { headers: { Connection: 'Upgrade', Upgrade: 'h2c' } });
-  assert.equal(upgrade.status, 501);
   assert.equal((await call(at.path, 'GET', '/plugins')).text, '[]\n');
 });

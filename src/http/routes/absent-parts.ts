@@ -1,5 +1,5 @@
 /**
- * These routes belong to parts that this daemon does not have: cluster mode, builder and managed plugins. They say so,
+ * These routes belong to parts that this daemon does not have: cluster mode and managed plugins. They say so,
  * because a missing page (404) would hide it.
  */
 import { notFound, notImplemented, unavailable } from '../../errors/engine-error.js';
@@ -21,11 +21,6 @@ export function absentPartRoutes(): Route[] {
   const noCluster = (): never => {
     throw notImplemented('this engine has no cluster mode');
   };
-  const noBuilder = (): never => {
-    throw notImplemented(
-      'this engine has no builder: build with buildx or another builder of its own and load or push the image',
-    );
-  };
   const noCheckpoints = (): never => {
     throw notImplemented('this engine has no checkpoints');
   };
@@ -39,8 +34,6 @@ export function absentPartRoutes(): Route[] {
     route('POST', '/swarm/leave', notMember),
     route('POST', '/swarm/init', noCluster),
     route('POST', '/swarm/join', noCluster),
-    // Clients that build open connections to the last two of these paths.
-    ...['/session', '/grpc'].map((path) => route('POST', path, noBuilder, { body: 'archive' })),
     ...(['GET', 'POST'] as const).map((method) => route(method, '/containers/{name}/checkpoints', noCheckpoints)),
     route('DELETE', '/containers/{name}/checkpoints/{checkpoint}', noCheckpoints),
     // The command `system prune` asks for this.

@@ -1,0 +1,43 @@
+/** Makes the door by which clients of BuildKit reach the build engine. */
+import { join } from 'node:path';
+import type { TarContexts } from '../build/tar-context.js';
+import { AgentSockets } from '../http/buildkit/agent-sockets.js';
+import { ContextCache } from '../http/buildkit/context-cache.js';
+import { BuildKitDoor } from '../http/buildkit/door.js';
+import { EngineSolver } from '../http/buildkit/engine-solver.js';
+import { BuildHistory } from '../http/buildkit/history.js';
+import { Sessions } from '../http/buildkit/session.js';
+import { noSubrequests } from '../http/buildkit/subrequests.js';
+import { hostPlatforms } from '../http/buildkit/worker-record.js';
+import type { BuildEngine } from '../ports/build.js';
+import { hostPlatform } from '../registry/platform.js';
+import type { Base } from './base.js';
+import type { Drivers } from './drivers.js';
+
+export function composeBuildDoor(
+  { log, live, settings, dataRoot, execRoot }: Base,
+  { network, archives }: Drivers,
+  { builds, contexts }: { readonly builds: BuildEngine; readonly contexts: TarContexts },
+): BuildKitDoor {
+  const root = join(dataRoot, 'builder');
+  const sessions = new Sessions();
+  const solver = new EngineSolver({
+    engine: builds,
+    sessions,
+    contexts: new ContextCache(join(root, 'contexts')),
+    agents: new AgentSockets(join(execRoot, 'agents')),
+    subrequests: noSubrequests,
+    unpack: (source) => contexts.unpack(source),
+    pack: (directory) => archives.readDirectory(directory).tar,
+  });
+  return new BuildKitDoor({
+    sessions,
+    history: new BuildHistory(join(root, 'history'), log),
+    solver,
+    worker: {
+      id: settings.shown().id,
+      platforms: hostPlatforms(hostPlatform()),
+      hostGateway: () => [...live.fixed.hostGatewayIps, ...network.hostAddresses()][0],
+    },
+  });
+}

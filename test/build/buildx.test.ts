@@ -1,0 +1,126 @@
+/** `docker build` as people type it: the unmodified CLI with buildx and compose. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Buildx } from '../support/buildx.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { buildxPlugins } from '../support/dockerd.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { callJson } from '../support/http.js';
+import { waitFor } from '../support/wait.js';
+
+const cleanup = new Cleanup();
+const directory = mkdtempSync(join(tmpdir(), 'buildx-'));
+let engine: Engine;
+let image: string;
+let buildx: Buildx;
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+
+before(async () => {
+  ({ engine, image } = await startEngineWithImage(cleanup));
+  buildx = new Buildx(join(directory, 'work'), engine.host);
+});
+after(async () => {
+  rmSync(directory, { recursive: true, force: true });
+  await cleanup.run();
+});
+
+describe('docker build', { skip }, () => {
+  test('makes an image of a context, takes steps from the cache, and keeps to the ignore file', async () => {
+    const dockerfile = `FROM ${image}\nARG WHO=nobody\nCOPY . /app\nRUN echo "hello $WHO" > /hello && ls /app\nCMD ["cat", "/hello"]\n`;
+    buildx.write('a/Dockerfile', dockerfile);
+    buildx.write('a/.dockerignore', 'left-out\nDockerfile\n');
+    buildx.write('a/left-out', 'x');
+    buildx.write('a/kept/file', 'kept');
+    const args = ['build', '-t', 'app:1', '-t', 'other', '--build-arg', 'WHO=you', '--label', 'l=v'];
+    const files = ['--iidfile', '../iid', '--metadata-file', '../metadata.json'];
+    const first = await buildx.ok([...args, ...files, '.'], { in: 'a' });
+    assert.match(first.stderr, /RUN echo/);
+    assert.match(first.stderr, /naming to docker\.io\/library\/app:1|kept/);
+    const iid = readFileSync(join(buildx.directory, 'iid'), 'utf8');
+    const metadata = JSON.parse(readFileSync(join(buildx.directory, 'metadata.json'), 'utf8')) as Record<
+      string,
+      string
+    >;
+    assert.equal(metadata['containerimage.digest'], iid);
+    assert.equal(metadata['image.name'], 'docker.io/library/app:1,docker.io/library/other:latest');
+    const shown = await callJson<{ Id: string; RepoTags: string[]; Config: { Labels: Record<string, string> } }>(
+      engine.socketPath,
+      'GET',
+      '/images/app:1/json',
+    );
+    assert.equal(shown.Id, iid);
+    assert.deepEqual(shown.RepoTags.toSorted(), ['app:1', 'other:latest']);
+    assert.equal(shown.Config.Labels['l'], 'v');
+    assert.equal(await dockerOk(engine, ['run', '--rm', 'app:1']), 'hello you');
+    assert.equal(await dockerOk(engine, ['run', '--rm', 'app:1', 'ls', '/app']), 'kept');
+
+    const second = await buildx.ok([...args, '-q', '.'], { in: 'a' });
+    assert.equal(second.stdout.trim(), iid);
+    const third = await buildx.ok([...args, '.'], { in: 'a' });
+    assert.match(third.stderr, /CACHED/);
+  });
+
+  test('shows the lines that are wrong, and what a failed command said', async () => {
+    buildx.write('b/Dockerfile', `FROM ${image}\nRUNN true\n`);
+    const unknown = await buildx.run(['build', '.'], { in: 'b' });
+    assert.equal(unknown.status, 1);
+    assert.match(unknown.stderr, /dockerfile parse error on line 2: unknown instruction: RUNN \(did you mean RUN\?\)/);
+    assert.match(unknown.stderr, /2 \| >>> RUNN true/);
+    const failed = await buildx.run(['build', '-'], { input: `FROM ${image}\nRUN echo said so >&2; exit 7\n` });
+    assert.equal(failed.status, 1);
+    assert.match(failed.stderr, /said so/);
+    assert.match(failed.stderr, /7$/m);
+    const absent = await buildx.run(['build', '-f', 'nothing', '.'], { in: 'b' });
+    assert.match(absent.stderr, /failed to read dockerfile: open nothing: no such file or directory/);
+    const entitled = await buildx.run(['build', '--allow', 'security.insecure', '.'], { in: 'b' });
+    assert.match(entitled.stderr, /granting entitlement security\.insecure is not allowed/);
+  });
+
+  test('takes the context from a tar, and tells of builds that have ended', async () => {
+    buildx.write('c/Dockerfile', `FROM ${image}\nCOPY x /x\n`);
+    buildx.write('c/x', 'from a tar');
+    const tar = execFileSync('tar', ['-C', join(buildx.directory, 'c'), '-cz', '.']);
+    await buildx.ok(['build', '-t', 'tarred', '-'], { input: tar });
+    assert.equal(await dockerOk(engine, ['run', '--rm', 'tarred', 'cat', '/x']), 'from a tar');
+    const listed = await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Ref}} {{.Status}}']);
+    const [line = ''] = listed.stdout.split('\n');
+    const ref = line.split(' ')[0]?.split('/').at(-1) ?? '';
+    assert.match(line, /Completed/);
+    assert.match((await buildx.ok(['buildx', 'history', 'logs', ref])).stderr, /COPY x \/x/);
+    await buildx.ok(['buildx', 'history', 'rm', ref]);
+    assert.doesNotMatch((await buildx.ok(['buildx', 'history', 'ls'])).stdout, new RegExp(ref));
+  });
+
+  test('compose builds its services', async () => {
+    buildx.write('d/Dockerfile', `FROM ${image}\nCOPY f /f\n`);
+    buildx.write('d/f', 'composed');
+    buildx.write(
+      'd/compose.yaml',
+      'name: shop\nservices: {one: {build: .}, two: {build: {context: ., labels: [a=b]}}}\n',
+    );
+    await buildx.ok(['compose', 'build'], { in: 'd' });
+    assert.equal(await dockerOk(engine, ['run', '--rm', 'shop-two', 'cat', '/f']), 'composed');
+  });
+
+  test('a client that gives up ends its build', async () => {
+    buildx.write('e/Dockerfile', `FROM ${image}\nRUN echo started; sleep 1000\n`);
+    const session = buildx.start(['build', '.'], { in: 'e' });
+    await session.said(/started/);
+    session.kill('SIGINT');
+    assert.notEqual((await session.ended).status, 0);
+    await waitFor('its container to go', async () => {
+      const all = await callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1');
+      return all.length === 0;
+    });
+  });
+
+  test('nothing of a build stays but its image and its record', () => {
+    assert.equal(existsSync(join(engine.dir, 'exec', 'agents')), false);
+  });
+});
