@@ -46,7 +46,7 @@ export function configStep(state: StageState, instruction: ConfigInstruction): C
       return becomes({ Entrypoint: words, Cmd }, `ENTRYPOINT ${quotedList(words)}`);
     }
     case 'EXPOSE': {
-      const { ports } = exposedPorts(instruction.ports);
+      const ports = exposedPorts(instruction.ports);
       const added = Object.fromEntries(ports.map((port) => [port, {}]));
       return becomes({ ExposedPorts: { ...config.ExposedPorts, ...added } }, `EXPOSE ${[...ports].sort().join(' ')}`);
     }
