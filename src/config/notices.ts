@@ -52,13 +52,13 @@ export const IDLE_OPTIONS: readonly Row[] = [
     name: 'builderGc',
     when: '',
     isIdle: ({ builderGc }) => builderGc?.enabled === true,
-    reason: 'there is no builder',
+    reason: 'the cache of builds is the images that they leave, which a prune of images removes',
   },
   {
     name: 'features',
     when: '`buildkit`',
     isIdle: ({ features }) => features['buildkit'] === true,
-    reason: 'feature buildkit: there is no builder',
+    reason: 'feature buildkit: clients choose how they build',
   },
   {
     name: 'selinuxEnabled',
@@ -138,8 +138,8 @@ export const IDLE_OPTIONS: readonly Row[] = [
 /** These members are in files for other daemons; the text tells why they have no effect here. */
 export const IDLE_KEYS: ReadonlyMap<string, string> = new Map([
   ['allow-nondistributable-artifacts', 'layers of every kind are pushed'],
-  ['builder.entitlements', 'there is no builder'],
-  ['builder.history', 'there is no builder'],
+  ['builder.entitlements', 'whoever asks for the network of the host gets it; there is no other one'],
+  ['builder.history', 'the last 50 builds of two days are kept'],
   ['deprecated-key-path', 'the daemon has no key of its own'],
 ]);
 

@@ -8,7 +8,8 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { type EngineWithImage, startEngineWithImage } from '../support/engine-with-image.js';
-import { callJson } from '../support/http.js';
+import { callJson, jsonLines, open } from '../support/http.js';
+import { waitFor } from '../support/wait.js';
 
 describe('classic build', () => {
   const cleanup = new Cleanup();
@@ -60,6 +61,36 @@ describe('classic build', () => {
   it('says with which code a RUN has failed', async () => {
     const { text } = await build({ Dockerfile: `FROM ${under.image}\nRUN exit 7` }, 'forcerm=1');
     assert.match(text, /"errorDetail":\{"code":7,"message":"The command '\/bin\/sh -c exit 7' returned a non-zero/);
+  });
+
+  it('waits for a client that reads slowly, and loses nothing of the output', async () => {
+    const bytes = 30_000_000;
+    const Dockerfile = `FROM ${under.image}\nRUN head -c ${bytes} /dev/zero | tr '\\0' y`;
+    const { socketPath } = under.engine;
+    const reply = await open(socketPath, 'POST', '/build', {
+      body: tarOf({ Dockerfile }),
+      headers: { 'Content-Type': 'application/x-tar' },
+    });
+    await waitFor(
+      'the step to run',
+      async () => (await callJson<object[]>(socketPath, 'GET', '/containers/json')).length,
+    );
+    let got = 0;
+    let end = '';
+    for await (const { stream = '' } of jsonLines<{ stream?: string }>(reply.message)) {
+      if (/^y+$/.test(stream)) got += stream.length;
+      end = stream;
+    }
+    assert.equal(got, bytes);
+    assert.match(end, /^Successfully built/);
+  });
+
+  it('refuses what its result would lack, and makes nothing', async () => {
+    const images = async (): Promise<object[]> => callJson(under.engine.socketPath, 'GET', '/images/json?all=1');
+    const before_ = await images();
+    for (const query of ['platform=linux/s390x', 'remote=http://127.0.0.1/x', 'version=2'])
+      assert.equal((await build({ Dockerfile: `FROM ${under.image}\nENV A=other` }, query)).status, 501, query);
+    assert.deepEqual(await images(), before_);
   });
 
   it('finds no files outside the context', async () => {

@@ -25,6 +25,7 @@ import { baseImage, type BaseImageDeps } from './base-image.js';
 import { ClassicImages, stateOf } from './classic-images.js';
 import { configStep } from './config-steps.js';
 import { absolutePath, type CopyDeps, copyLayer, type CopyPlan, digestCopy, directoryLayer } from './copy-step.js';
+import { refuseOthers } from './refusals.js';
 import { runContainer, type RunDeps } from './run-container.js';
 import { type BuiltStage, shellOf, type StageState } from './stage-state.js';
 import { StepLayers } from './step-layers.js';
@@ -60,6 +61,7 @@ export class ClassicBuild {
     this.#layers = new StepLayers(deps.layers);
     this.#dockerfile = parseDockerfile(request.dockerfile.text);
     const host = { ...hostPlatform(), osVersion: '' };
+    refuseOthers(request, host);
     this.#graph = new StageGraph(this.#dockerfile, {
       target: request.target,
       allowsIndex: true,
@@ -258,7 +260,10 @@ export class ClassicBuild {
         argv,
         env: [...args, ...proxies],
         settings: run,
-        output: (stream, bytes) => observer.classic({ kind: 'output', stream, bytes }),
+        output: async (stream, bytes) => {
+          observer.classic({ kind: 'output', stream, bytes });
+          await observer.ready?.();
+        },
         created: (made) => this.#say(` ---> Running in ${short(made)}\n`),
       },
       this.signal,

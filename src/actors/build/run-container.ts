@@ -21,7 +21,8 @@ export interface RunCommand {
   /** Variables besides those of the image. */
   readonly env: readonly string[];
   readonly settings: RunSettings;
-  readonly output: (stream: 1 | 2, bytes: Buffer) => void;
+  /** Resolves when more output may come. */
+  readonly output: (stream: 1 | 2, bytes: Buffer) => Promise<void>;
   readonly created: (id: string) => void;
 }
 
@@ -68,8 +69,11 @@ function follow(ios: ContainerIoRegistry, id: string, stream: 1 | 2, output: Run
   return new Promise((resolve) => {
     const sink = new Writable({
       write(chunk: Buffer, _encoding, done) {
-        output(stream, chunk);
-        done();
+        // A client that has gone takes nothing more, and its build is cancelled.
+        output(stream, chunk).then(
+          () => done(),
+          () => done(),
+        );
       },
     });
     sink.on('finish', resolve).on('close', resolve);

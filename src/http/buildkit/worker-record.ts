@@ -12,7 +12,6 @@ const FRONTEND_CAPS = [
   'gateway.solve.metadata',
   'importcaches',
   'proto.refarray',
-  'readfile',
   'reference.output',
   'return',
   'returnmap',

@@ -1,5 +1,6 @@
 /** The classic door of the builder: `POST /build` with a tar. */
 import { randomUUID } from 'node:crypto';
+import { StringDecoder } from 'node:string_decoder';
 import {
   EngineError,
   forbidden,
@@ -41,6 +42,9 @@ export function buildRoutes(deps: BuildRouteDeps): Route[] {
   ];
 }
 
+/** A quiet build that fails shows so much of its output. */
+const MAX_KEPT_CHARS = 1024 * 1024;
+
 type Options = Omit<BuildRequest, 'dockerfile' | 'context' | 'observer'>;
 
 async function build(x: Exchange, { engine, unpack }: BuildRouteDeps): Promise<void> {
@@ -52,7 +56,11 @@ async function build(x: Exchange, { engine, unpack }: BuildRouteDeps): Promise<v
     const text = await context.readFile(name);
     if (text === undefined) throw internal(`Cannot locate specified Dockerfile: ${name}`);
     if (text.length === 0) throw invalid(`the Dockerfile (${name}) cannot be empty`);
-    const observer = { ...SILENT, classic: (event: ClassicEvent) => lines.add(event) };
+    const observer = {
+      ...SILENT,
+      classic: (event: ClassicEvent) => lines.add(event),
+      ready: () => lines.ready(),
+    };
     const running = engine.start({ ...options, dockerfile: { name, text }, context, observer });
     const leave = (): void => running.cancel();
     x.signal.addEventListener('abort', leave, { once: true });
@@ -71,7 +79,11 @@ const SILENT = { vertex: () => undefined, status: () => undefined, log: () => un
 /** The reply, which begins with the first line; a build that fails before has an ordinary error. */
 class BuildLines {
   #stream: ResponseStream | undefined;
-  #kept = '';
+  /** The last lines of a build that is told to be quiet, for the case that it fails. */
+  readonly #kept: string[] = [];
+  #keptChars = 0;
+  /** Characters may lie across two pieces of output. */
+  readonly #decoders = { 1: new StringDecoder('utf8'), 2: new StringDecoder('utf8') };
 
   constructor(
     private readonly x: Exchange,
@@ -79,8 +91,26 @@ class BuildLines {
   ) {}
 
   add(event: ClassicEvent): void {
-    if (this.isQuiet) this.#kept += event.kind === 'text' || event.kind === 'output' ? buildLine(event) : '';
-    else if (event.kind !== 'stage' || this.x.atLeast(1, 30)) this.#open().write(buildLine(event));
+    if (event.kind === 'stage' && (this.isQuiet || !this.x.atLeast(1, 30))) return;
+    const line = this.#lineOf(event);
+    if (!this.isQuiet) this.#open().write(line);
+    else if (event.kind !== 'progress') this.#keep(line);
+  }
+
+  ready(): Promise<void> {
+    return this.#stream?.ready() ?? Promise.resolve();
+  }
+
+  #lineOf(event: ClassicEvent): string {
+    if (event.kind !== 'output') return buildLine(event);
+    const text = this.#decoders[event.stream].write(event.bytes);
+    return text === '' ? '' : buildLine({ ...event, bytes: Buffer.from(text) });
+  }
+
+  #keep(line: string): void {
+    this.#kept.push(line);
+    this.#keptChars += line.length;
+    while (this.#keptChars > MAX_KEPT_CHARS) this.#keptChars -= this.#kept.shift()?.length ?? 0;
   }
 
   end(imageId: string | undefined): void {
@@ -90,12 +120,12 @@ class BuildLines {
   }
 
   fail(error: unknown): void {
-    const hasBegun = this.#stream !== undefined || this.#kept !== '';
+    const hasBegun = this.#stream !== undefined || this.#kept.length > 0;
     if (!hasBegun) throw error;
     const code = isEngineError(error) ? error.details['exitCode'] : undefined;
     this.x.noteFailure();
     const stream = this.#open();
-    if (this.isQuiet) stream.write(this.#kept);
+    if (this.isQuiet) stream.write(this.#kept.join(''));
     stream.write(buildFailure(messageOf(error), typeof code === 'number' ? code : undefined));
     stream.end();
   }

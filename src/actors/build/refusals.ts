@@ -1,0 +1,19 @@
+/** Builds that ask for more than there is are refused before anything is made: the result would be another one. */
+import { notImplemented } from '../../errors/engine-error.js';
+import type { BuildRequest } from '../../ports/build.js';
+import { parsePlatform } from '../../registry/platform.js';
+
+interface Host {
+  readonly os: string;
+  readonly architecture: string;
+}
+
+/** @throws EngineError not-implemented for what would be left out otherwise. */
+export function refuseOthers({ platforms, namedContexts }: BuildRequest, { os, architecture }: Host): void {
+  const other = platforms.find((platform) => {
+    const wanted = parsePlatform(platform);
+    return wanted.os !== os || wanted.architecture !== architecture;
+  });
+  if (other !== undefined) throw notImplemented(`this engine builds for ${os}/${architecture}, not for ${other}, yet`);
+  if (namedContexts.size > 0) throw notImplemented('named contexts are not supported by this builder yet');
+}
