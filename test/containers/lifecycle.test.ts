@@ -26,7 +26,7 @@ describe('stop', () => {
     await lives.runTrapping('plain');
     await lives.runTrapping('own', '--stop-signal', 'USR1');
     await lives.ok('run', '-d', '--name', 'image', reference, 'sh', '-c', TRAP);
-    await waitFor('the traps', async () => (await lives.ok('logs', 'image')) === 'ready');
+    await lives.ready('image');
     await lives.ok('stop', 'plain', 'own', 'image');
     assert.deepEqual(
       await Promise.all(['plain', 'own', 'image'].map(async (name) => (await lives.inspect(name)).State.ExitCode)),
@@ -34,7 +34,7 @@ describe('stop', () => {
     );
     if (lives.engine.name === 'dockerd') return;
     await lives.ok('start', 'plain');
-    await waitFor('the traps', async () => (await lives.ok('logs', 'plain')) === 'ready\nready');
+    await lives.ready('plain', 2);
     assert.equal((await lives.post('/v1.42/containers/plain/stop?signal=SIGUSR1')).status, 204);
     assert.equal((await lives.inspect('plain')).State.ExitCode, 8);
     await refused(lives.post('/containers/plain/stop?signal=NOPE'), 400, /invalid signal: NOPE/i);

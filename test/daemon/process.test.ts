@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
-import { Engine } from '../support/engine.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { callJson, open } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
@@ -42,13 +42,8 @@ let engine: Engine;
 let image: string;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
-  engine = await Engine.start(
-    engined({ env: { HTTPS_PROXY: `http://user:${SECRET}@127.0.0.1:1`, NODE_OPTIONS: '--inspect=0' } }),
-  );
-  cleanup.add(() => engine.close());
+  const kind = engined({ env: { HTTPS_PROXY: `http://user:${SECRET}@127.0.0.1:1`, NODE_OPTIONS: '--inspect=0' } });
+  ({ engine, image } = await startEngineWithImage(cleanup, kind));
 });
 
 after(() => cleanup.run());

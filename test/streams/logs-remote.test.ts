@@ -6,12 +6,10 @@ import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
-import { Engine } from '../support/engine.js';
-import { dockerd } from '../support/dockerd.js';
-import { engined } from '../support/engined.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 import {
   gelfMessages,
   hasJournalField,
@@ -31,14 +29,9 @@ let image: string;
 let dir: string;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
   dir = await mkdtemp(join(tmpdir(), 'logs-remote-'));
   cleanup.add(() => rm(dir, { recursive: true, force: true }));
-  engine = await Engine.start(isPeer ? dockerd() : engined());
-  cleanup.add(() => engine.close());
-  await dockerOk(engine, ['pull', '-q', image]);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 
 after(() => cleanup.run());

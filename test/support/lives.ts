@@ -52,8 +52,17 @@ export class Lives extends FileEngine {
   /** A container that exits with 7 at TERM and with 8 at USR1. Resolves when it does. */
   async runTrapping(name: string, ...flags: string[]): Promise<string> {
     const id = await this.runDetached(name, TRAP, ...flags);
-    await waitFor('the traps', async () => (await this.ok('logs', name)) === 'ready');
+    await this.ready(name);
     return id;
+  }
+
+  /** Resolves when a container with the traps has said so many times that they are set. */
+  async ready(name: string, times = 1): Promise<void> {
+    const path = `/containers/${name}/logs?stdout=1`;
+    await waitFor(
+      'the traps',
+      async () => (await call(this.engine.socketPath, 'GET', path)).text.split('ready\n').length > times,
+    );
   }
 
   inspect(name: string): Promise<Inspection> {
