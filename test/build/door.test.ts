@@ -247,10 +247,10 @@ test('upgrades that cannot be are refused in the words of dockerd', async () => 
     return [reply.status, reply.body.toString().trim()];
   };
   const refusal = (message: string): string => JSON.stringify({ message });
-  assert.deepEqual(await ask('/grpc', {}), [500, refusal('no upgrade proto in request')]);
+  assert.deepEqual(await ask('/grpc', {}), [400, refusal('no upgrade proto in request')]);
   assert.deepEqual(await ask('/session', {}), [400, refusal('no upgrade proto in request')]);
   const tcp = { connection: 'Upgrade', upgrade: 'tcp' };
-  assert.deepEqual(await ask('/grpc', tcp), [500, refusal('protocol tcp not supported')]);
+  assert.deepEqual(await ask('/grpc', tcp), [400, refusal('protocol tcp not supported')]);
   const session = 'POST /session HTTP/1.1\r\nHost:\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n';
   const first = await RawConnection.open(front.path);
   first.write(`${session}X-Docker-Expose-Session-Uuid: s1\r\n\r\n`);

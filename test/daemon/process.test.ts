@@ -109,6 +109,7 @@ test('SIGUSR1 writes what the daemon is doing, and opens no debugger', async () 
     'execs',
     'sessions',
     'pulls',
+    'builds',
     'healthChecks',
     'transfers',
     'pushes',

@@ -2,7 +2,7 @@
  * BuildKit's door: `/grpc`, where this daemon is the server, and `/session`, where the client serves files and
  * secrets of a build. Both are HTTP/1.1 connections that are upgraded to HTTP/2.
  */
-import { invalid, internal } from '../../errors/engine-error.js';
+import { invalid } from '../../errors/engine-error.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 import { BuildJobs } from './build-jobs.js';
@@ -52,12 +52,12 @@ export class BuildKitDoor {
   }
 
   async #grpc(x: Exchange): Promise<void> {
-    requireUpgrade(x, internal);
+    requireUpgrade(x);
     this.#server.serve(await x.upgrade('h2c'));
   }
 
   async #session(x: Exchange): Promise<void> {
-    requireUpgrade(x, invalid);
+    requireUpgrade(x);
     const id = x.header('x-docker-expose-session-uuid') ?? '';
     const sharedKey = x.header('x-docker-expose-session-sharedkey') ?? '';
     this.#sessions.requireFree(id);
@@ -72,9 +72,9 @@ export class BuildKitDoor {
   }
 }
 
-/** @throws the error that `failure` makes, in dockerd's words. */
-function requireUpgrade(x: Exchange, failure: (message: string) => Error): void {
+/** @throws EngineError invalid, in dockerd's words. */
+function requireUpgrade(x: Exchange): void {
   const protocol = x.header('upgrade');
-  if (protocol === undefined) throw failure('no upgrade proto in request');
-  if (protocol.toLowerCase() !== 'h2c') throw failure(`protocol ${protocol} not supported`);
+  if (protocol === undefined) throw invalid('no upgrade proto in request');
+  if (protocol.toLowerCase() !== 'h2c') throw invalid(`protocol ${protocol} not supported`);
 }

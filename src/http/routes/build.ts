@@ -1,15 +1,7 @@
 /** The classic door of the builder: `POST /build` with a tar. */
 import { randomUUID } from 'node:crypto';
 import { StringDecoder } from 'node:string_decoder';
-import {
-  EngineError,
-  forbidden,
-  internal,
-  invalid,
-  isEngineError,
-  messageOf,
-  notImplemented,
-} from '../../errors/engine-error.js';
+import { forbidden, invalid, isEngineError, messageOf, notImplemented } from '../../errors/engine-error.js';
 import { familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
 import type { ArchiveSource } from '../../ports/archives.js';
 import type { BuildContext, BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
@@ -54,7 +46,7 @@ async function build(x: Exchange, { engine, unpack }: BuildRouteDeps): Promise<v
   const lines = new BuildLines(x, x.query.flag('q'));
   try {
     const text = await context.readFile(name);
-    if (text === undefined) throw internal(`Cannot locate specified Dockerfile: ${name}`);
+    if (text === undefined) throw invalid(`Cannot locate specified Dockerfile: ${name}`);
     if (text.length === 0) throw invalid(`the Dockerfile (${name}) cannot be empty`);
     const observer = {
       ...SILENT,
@@ -188,13 +180,9 @@ function namesOf(written: readonly string[]): string[] {
   const names = written
     .filter((name) => name !== '')
     .map((name) => {
-      try {
-        const reference = parseReference(name);
-        if (reference.digest !== undefined) throw invalid('build tag cannot contain a digest');
-        return familiarString(withDefaultTag(reference));
-      } catch (error) {
-        throw new EngineError('internal', messageOf(error), { cause: error });
-      }
+      const reference = parseReference(name);
+      if (reference.digest !== undefined) throw invalid('build tag cannot contain a digest');
+      return familiarString(withDefaultTag(reference));
     });
   return [...new Set(names)];
 }
