@@ -34,10 +34,9 @@ export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Pro
   const id = await engineId(join(dataRoot, 'engine-id.json'));
   const settings = await systemSettings(() => live.whole, roots, facts, id);
   if (config.cpuRtPeriodMicroseconds > 0 || config.cpuRtRuntimeMicroseconds > 0) {
-    await shareRealtime(
-      parentCgroup({ driver: settings.cgroupDriver, parent: config.cgroupParent, ownCgroup: facts.cgroup.own }),
-      config,
-    );
+    const { version, own: ownCgroup } = facts.cgroup;
+    const parent = parentCgroup({ driver: settings.cgroupDriver, parent: config.cgroupParent, version, ownCgroup });
+    await shareRealtime(parent, config);
   }
   const temporary = await makeTemporaryPlaces(dataRoot, config.tmpDir, id);
   return { ...roots, live, facts, host, settings, log, replies: new Replies(), temporary };

@@ -1,5 +1,5 @@
 /** Says where a container's cgroup is (engine configuration `cgroup-parent`). */
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 
 export type CgroupDriver = 'cgroupfs' | 'systemd';
 
@@ -9,7 +9,10 @@ export interface CgroupPlacement {
   readonly parent: string;
   readonly id: string;
   readonly version: 1 | 2;
-  /** The daemon's own cgroup, which a cgroupfs parent without a leading slash is relative to. */
+  /**
+   * The daemon's own cgroup. A cgroupfs parent without a leading slash is relative to it on version 1, and to the one
+   * above it on version 2, where a group that has processes cannot have groups with controllers.
+   */
   readonly ownCgroup?: string;
 }
 
@@ -22,18 +25,19 @@ export function cgroupsPathFor({ driver, parent, id, version, ownCgroup = '/' }:
   if (driver === 'systemd') return `${parent || 'system.slice'}:engine:${id}`;
   // The path is resolved from the root first, so that no parent leads above the group that it is relative to.
   if (version === 1 && parent !== '' && !parent.startsWith('/')) return join('/', parent, id).slice(1);
-  return join(parentCgroup({ driver, parent, ownCgroup }), id);
+  return join(parentCgroup({ driver, parent, version, ownCgroup }), id);
 }
 
 /**
  * Returns the absolute path of the cgroup that holds the containers' own; a slice is below those that its name lists
  * (systemd.slice(5)).
  */
-export function parentCgroup({ driver, parent, ownCgroup = '/' }: Omit<CgroupPlacement, 'id' | 'version'>): string {
+export function parentCgroup({ driver, parent, version, ownCgroup = '/' }: Omit<CgroupPlacement, 'id'>): string {
   if (driver === 'systemd') {
     const parts = (parent || 'system.slice').replace(/\.slice$/, '').split('-');
     return `/${parts.map((_, index) => `${parts.slice(0, index + 1).join('-')}.slice`).join('/')}`;
   }
   const base = parent || '/engine';
-  return join(base.startsWith('/') ? '/' : ownCgroup, join('/', base));
+  const origin = version === 2 ? dirname(ownCgroup) : ownCgroup;
+  return join(base.startsWith('/') ? '/' : origin, join('/', base));
 }

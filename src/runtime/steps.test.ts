@@ -55,11 +55,10 @@ test('cgroup path of both drivers', () => {
     cgroupsPathFor({ driver: 'cgroupfs', parent: '/a/b', id: 'i', version: 2, ownCgroup: '/own' }),
     '/a/b/i',
   );
-  assert.equal(cgroupsPathFor({ driver: 'cgroupfs', parent: 'a', id: 'i', version: 2, ownCgroup: '/own' }), '/own/a/i');
-  assert.equal(
-    cgroupsPathFor({ driver: 'cgroupfs', parent: '../../..', id: 'i', version: 2, ownCgroup: '/own' }),
-    '/own/i',
-  );
+  // Version 2 has no groups with controllers below one that has processes, so they are beside the daemon's.
+  const beside = { driver: 'cgroupfs', id: 'i', version: 2, ownCgroup: '/up/own' } as const;
+  assert.equal(cgroupsPathFor({ ...beside, parent: 'a' }), '/up/a/i');
+  assert.equal(cgroupsPathFor({ ...beside, parent: '../../..' }), '/up/i');
   // Version 1 has a group of the supervisor's in each controller: the runtime knows them all.
   assert.equal(cgroupsPathFor({ driver: 'cgroupfs', parent: '../a', id: 'i', version: 1, ownCgroup: '/own' }), 'a/i');
   assert.equal(cgroupsPathFor({ driver: 'systemd', parent: '', id: 'i', version: 2 }), 'system.slice:engine:i');

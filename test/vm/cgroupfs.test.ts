@@ -1,6 +1,7 @@
 /** Control groups of version 2 that the runtime makes without systemd, though systemd runs the service. */
 import assert from 'node:assert/strict';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { after, before, test } from 'node:test';
 import { docker, importBox, outcomeOf, property, systemctl } from '../support/machine.js';
 
@@ -29,12 +30,12 @@ test('the engine tells that it does without systemd', async () => {
   assert.equal(await docker('info', '--format', '{{.CgroupVersion}} {{.CgroupDriver}}'), '2 cgroupfs');
 });
 
-test('limits hold in a group of the usual place, below a path, and below the service itself', async () => {
+test('limits hold in a group of the usual place, below a path, and beside the service', async () => {
   const service = await property('engined.service', 'ControlGroup');
   const places = [
     [[], /^\/engine\//],
     [['--cgroup-parent', '/elsewhere/deep'], /^\/elsewhere\/deep\//],
-    [['--cgroup-parent', 'inner'], new RegExp(`^${service}/inner/`)],
+    [['--cgroup-parent', 'inner'], new RegExp(`^${dirname(service)}/inner/`)],
   ] as const;
   for (const [options, place] of places) {
     const name = `at${places.findIndex(([other]) => other === options)}`;
