@@ -205,8 +205,8 @@ export class ContainerDirectory {
 
   /** Renames a container, also while it runs. */
   async rename(reference: string, to: string): Promise<{ record: ContainerRecord; oldName: string }> {
-    const before = this.find(reference);
     if (to === '') throw invalid('Neither old nor new names may be empty');
+    const before = this.find(reference);
     if (before.name === (to.startsWith('/') ? to : `/${to}`))
       throw invalid('Renaming a container with the same name as its current name');
     let name: string;

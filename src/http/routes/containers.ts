@@ -200,7 +200,8 @@ function lifeRoutes(deps: ContainerRouteDeps): Route[] {
 
     route('POST', '/containers/{name...}/kill', async (x) => {
       try {
-        await done(x, containers.kill(named(x).id, parseSignal(x.query.text('signal') || 'SIGKILL')));
+        const signal = parseSignal(x.query.text('signal') || 'SIGKILL');
+        await done(x, containers.kill(named(x).id, signal));
       } catch (error) {
         throw isEngineError(error)
           ? new EngineError(error.kind, `cannot kill container: ${x.param('name')}: ${error.message}`, { cause: error })
