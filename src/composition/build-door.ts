@@ -1,5 +1,6 @@
 /** Makes the door by which clients of BuildKit reach the build engine. */
 import { join } from 'node:path';
+import type { ImageConfigs } from '../actors/build/image-configs.js';
 import type { TarContexts } from '../build/tar-context.js';
 import { AgentSockets } from '../http/buildkit/agent-sockets.js';
 import { ContextCache } from '../http/buildkit/context-cache.js';
@@ -7,17 +8,22 @@ import { BuildKitDoor } from '../http/buildkit/door.js';
 import { EngineSolver } from '../http/buildkit/engine-solver.js';
 import { BuildHistory } from '../http/buildkit/history.js';
 import { Sessions } from '../http/buildkit/session.js';
-import { noSubrequests } from '../http/buildkit/subrequests.js';
 import { hostPlatforms } from '../http/buildkit/worker-record.js';
 import type { BuildEngine } from '../ports/build.js';
 import { hostPlatform } from '../registry/platform.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 
+export interface DoorNeeds {
+  readonly builds: BuildEngine;
+  readonly contexts: TarContexts;
+  readonly configs: ImageConfigs;
+}
+
 export function composeBuildDoor(
   { log, live, settings, dataRoot, execRoot }: Base,
   { network, archives }: Drivers,
-  { builds, contexts }: { readonly builds: BuildEngine; readonly contexts: TarContexts },
+  { builds, contexts, configs }: DoorNeeds,
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
@@ -26,7 +32,8 @@ export function composeBuildDoor(
     sessions,
     contexts: new ContextCache(join(root, 'contexts')),
     agents: new AgentSockets(join(execRoot, 'agents')),
-    subrequests: noSubrequests,
+    configs,
+    host: hostPlatform(),
     unpack: (source) => contexts.unpack(source),
     pack: (directory) => archives.readDirectory(directory).tar,
   });

@@ -1,5 +1,6 @@
 /** Makes the build engine and what its classic door needs. */
 import { Builds } from '../actors/build/builds.js';
+import { ImageConfigs } from '../actors/build/image-configs.js';
 import { TarContexts } from '../build/tar-context.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
 import type { BuildKitDoor } from '../http/buildkit/door.js';
@@ -38,5 +39,6 @@ export function composeBuilder(
     emit: (...event) => emit('image', ...event),
   });
   const contexts = new TarContexts(temporary.tmpDir);
-  return { builds, contexts, door: composeBuildDoor(base, drivers, { builds, contexts }) };
+  const configs = new ImageConfigs(images, pulls.queries);
+  return { builds, contexts, door: composeBuildDoor(base, drivers, { builds, contexts, configs }) };
 }

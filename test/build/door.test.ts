@@ -23,7 +23,6 @@ import { BuildKitDoor } from '../../src/http/buildkit/door.js';
 import { EngineSolver } from '../../src/http/buildkit/engine-solver.js';
 import { BuildHistory } from '../../src/http/buildkit/history.js';
 import { Sessions } from '../../src/http/buildkit/session.js';
-import { noSubrequests } from '../../src/http/buildkit/subrequests.js';
 import { route } from '../../src/http/route.js';
 import type { BuildEngine, BuildRequest, BuildResult, CacheUsage } from '../../src/ports/build.js';
 import { Buildx } from '../support/buildx.js';
@@ -114,7 +113,8 @@ const door = new BuildKitDoor({
     sessions,
     contexts: new ContextCache(join(directory, 'contexts')),
     agents: new AgentSockets(join(directory, 'agents')),
-    subrequests: noSubrequests,
+    configs: { find: () => Promise.reject(internal('there are no images')) },
+    host: { os: 'linux', architecture: 'amd64' },
     unpack: () => Promise.reject(new Error('no archives here')),
     pack: async function* (from) {
       yield await Promise.resolve(Buffer.from(`tar of ${readdirSync(from).join(' ')}`));

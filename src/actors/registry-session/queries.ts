@@ -1,10 +1,13 @@
 /** Questions to registries that belong to no pull and no push. */
-import { type ImageReference, familiarString } from '../../images/reference.js';
+import { type ImageReference, familiarName, familiarString } from '../../images/reference.js';
+import type { RegistryAccess } from '../../registry/access.js';
 import { type Credentials, credentialsFor, domainOfAddress } from '../../registry/credentials.js';
 import { hostOf, type RegistryRules } from '../../registry/endpoint.js';
 import type { HttpLimits } from '../../registry/http.js';
 import { inspectRemote, type RemoteImage } from '../../registry/inspect.js';
 import { login } from '../../registry/login.js';
+import type { Platform } from '../../registry/platform.js';
+import { type KnownConfig, type ResolvedImage, resolveImage } from '../../registry/resolve.js';
 import { parseSearchTerm, searchIndex, type SearchResult } from '../../registry/search.js';
 import type { RegistrySessions } from './sessions.js';
 
@@ -48,21 +51,40 @@ export class RegistryQueries {
   }
 
   /** Describes an image from the first host that has it. */
-  async inspect(
+  inspect(reference: ImageReference, credentials: Credentials | undefined, signal: AbortSignal): Promise<RemoteImage> {
+    return this.#firstAnswer(reference, credentials, signal, (access) =>
+      inspectRemote(access, reference.path, wantedOf(reference), familiarString(reference), signal),
+    );
+  }
+
+  /** Resolves an image and its configuration at the first host that has it. */
+  resolve(
     reference: ImageReference,
+    platform: Platform | undefined,
+    credentials: Credentials | undefined,
+    known: KnownConfig,
+    signal: AbortSignal,
+  ): Promise<ResolvedImage> {
+    const wanted = {
+      repository: reference.path,
+      reference: wantedOf(reference),
+      platform,
+      familiarName: familiarName(reference),
+      familiarString: familiarString(reference),
+    };
+    return this.#firstAnswer(reference, credentials, signal, (access) => resolveImage(access, wanted, known, signal));
+  }
+
+  async #firstAnswer<T>(
+    { domain }: ImageReference,
     credentials: Credentials | undefined,
     signal: AbortSignal,
-  ): Promise<RemoteImage> {
+    ask: (access: RegistryAccess) => Promise<T>,
+  ): Promise<T> {
     let failure: unknown;
-    for (const access of await this.sessions.accessTo(reference.domain, credentials)) {
+    for (const access of await this.sessions.accessTo(domain, credentials)) {
       try {
-        return await inspectRemote(
-          access,
-          reference.path,
-          reference.digest ?? reference.tag ?? 'latest',
-          familiarString(reference),
-          signal,
-        );
+        return await ask(access);
       } catch (error) {
         failure = error;
         if (signal.aborted) break;
@@ -70,4 +92,8 @@ export class RegistryQueries {
     }
     throw failure;
   }
+}
+
+function wantedOf({ digest, tag }: ImageReference): string {
+  return digest ?? tag ?? 'latest';
 }

@@ -4,7 +4,7 @@
  */
 import type { Dockerfile, Instruction, LineRange } from './ast.js';
 import { type CheckConfig, Checks, type CheckWarning, parseCheckConfig } from './checks.js';
-import { DockerfileError } from './dockerfile-error.js';
+import { atLines, DockerfileError } from './dockerfile-error.js';
 import { baseObserver, checkDefaults, checkPlatformOf, checkWords } from './from-checks.js';
 import type { IgnoreMatcher } from './ignore-file.js';
 import { InstructionChecks } from './instruction-checks.js';
@@ -24,7 +24,10 @@ export interface ImageFacts {
 }
 
 export interface CheckOptions extends Omit<GraphOptions, 'observer'> {
-  /** undefined: the image is not known, and nothing is said about it. */
+  /**
+   * Asked for the bases of stages, and for the images that files are taken from, whose facts do not matter. undefined:
+   * the image is not known, and nothing is said about it. A DockerfileError says that it cannot be had.
+   */
   readonly image: (source: StageSource, stage: ResolvedStage) => ImageFacts | undefined;
   /** Without a target, all stages are looked at, and not only those that the last one needs. */
   readonly allStages: boolean;
@@ -85,6 +88,7 @@ function walk(
     graph.addTriggers(index, [...(facts?.triggers ?? []), ...graph.stageTriggers(index)]);
   }
   const indexes = chosen(graph, options);
+  for (const index of indexes) lookUpSources(graph.stages[index], options);
   const all = new Map<number, InstructionChecks>();
   for (const index of indexes) {
     const stage = graph.stages[index];
@@ -128,5 +132,12 @@ function chosen(graph: StageGraph, options: CheckOptions): number[] {
 function factsOf(graph: StageGraph, index: number, options: CheckOptions): ImageFacts | undefined {
   const stage = graph.stages[index];
   if (stage === undefined || stage.base.kind === 'stage' || stage.base.kind === 'scratch') return undefined;
-  return options.image(stage.base, stage);
+  const { base } = stage;
+  return atLines(stage.stage.lines, () => options.image(base, stage));
+}
+
+function lookUpSources(stage: ResolvedStage | undefined, options: CheckOptions): void {
+  for (const [{ lines }, sources] of stage?.sources ?? [])
+    for (const source of sources)
+      if (stage !== undefined && source?.kind === 'image') atLines(lines, () => options.image(source, stage));
 }

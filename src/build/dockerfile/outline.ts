@@ -2,7 +2,7 @@
 import type { Dockerfile, LineRange } from './ast.js';
 import type { CheckedStage, CheckResult } from './check.js';
 
-interface Location {
+export interface Location {
   readonly sourceIndex?: number;
   readonly ranges: readonly { readonly start: { readonly line: number }; readonly end: { readonly line: number } }[];
 }

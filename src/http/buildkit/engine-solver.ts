@@ -1,5 +1,7 @@
 /** Has the build engine do what frontends ask for, and gives its results the forms that clients of BuildKit know. */
 import { randomUUID } from 'node:crypto';
+import type { ImageConfigs } from '../../actors/build/image-configs.js';
+import type { Host } from '../../build/dockerfile/platform.js';
 import { internal, invalid, messageOf, notFound } from '../../errors/engine-error.js';
 import type { PieceSource } from '../../ports/archives.js';
 import type {
@@ -15,15 +17,16 @@ import type { BuildJob } from './build-jobs.js';
 import { ClassicVertices } from './classic-vertices.js';
 import type { ContextCache } from './context-cache.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
+import { imageLookUp } from './image-look-up.js';
 import { imageNames, outputsOf, requireTaken } from './exporters.js';
 import { describeFailure } from './grpc-status.js';
 import { openMainContext, type ClosableContext } from './main-context.js';
 import { referenceOf } from './references.js';
-import { directoryContext, orderedBuild, type OrderedBuild } from './ordered-build.js';
-import { credentials, secret } from './session-services.js';
+import { directoryContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
+import { secret } from './session-services.js';
 import type { Sessions } from './session.js';
 import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
-import type { Subrequests } from './subrequests.js';
+import { answer } from './subrequests.js';
 import { usageFilter } from './usage-filter.js';
 
 const BUILT_IN = 'dockerfile.v0';
@@ -43,7 +46,9 @@ export interface SolverParts {
   readonly sessions: Sessions;
   readonly contexts: ContextCache;
   readonly agents: AgentSockets;
-  readonly subrequests: Subrequests;
+  readonly configs: Pick<ImageConfigs, 'find'>;
+  /** Platforms of Dockerfiles are meant as seen from here. */
+  readonly host: Host;
   /** Unpacks an archive of any compression into a directory of its own. */
   readonly unpack: (source: PieceSource) => Promise<ClosableContext>;
   /** Packs a directory into a tar. */
@@ -67,10 +72,20 @@ export class EngineSolver implements Solver {
       const dockerfile = await loadDockerfile(build, context);
       job.progress.setSource(dockerfile);
       const { request } = build.attrs;
-      if (request !== undefined) return await this.#parts.subrequests.answer(request, dockerfile, build.attrs);
+      if (request !== undefined) return await this.#answer(build, dockerfile, request);
       return this.#solution(build, await this.#run(build, dockerfile));
     } finally {
       await context.close();
+    }
+  }
+
+  async #answer(build: OrderedBuild, dockerfile: LoadedDockerfile, request: string): Promise<Solution> {
+    const { attrs } = build;
+    const { host, configs } = this.#parts;
+    try {
+      return await answer({ request, dockerfile, attrs, host, lookUp: imageLookUp(build, configs) });
+    } catch (error) {
+      throw describeFailure(error, dockerfile, dockerfile.vertex);
     }
   }
 
@@ -151,13 +166,7 @@ export class EngineSolver implements Solver {
       outputs: await outputsOf(build, this.#parts.pack),
       secret: async (id) => secret(await build.session(), id, signal),
       sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
-      credentials: async (host) => {
-        const login = await credentials(await build.session(), host, signal);
-        if (login === undefined) return undefined;
-        return login.username === ''
-          ? { identityToken: login.secret, serverAddress: host }
-          : { username: login.username, password: login.secret, serverAddress: host };
-      },
+      credentials: (host) => loginOf(build, host),
       observer: observerOf(job, vertices),
     };
   }

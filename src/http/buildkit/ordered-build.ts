@@ -1,10 +1,11 @@
 /** One order of a frontend, with what is known of it. */
 import { createHash } from 'node:crypto';
 import { messageOf } from '../../errors/engine-error.js';
-import type { BuildContext } from '../../ports/build.js';
+import type { BuildContext, BuildCredentials } from '../../ports/build.js';
 import type { BuildJob } from './build-jobs.js';
 import { ClientDirectory, type DirectoryParts } from './client-directory.js';
 import { readAttrs, type DockerfileAttrs } from './frontend-attrs.js';
+import { credentials } from './session-services.js';
 import type { Session } from './session.js';
 import type { SolveOrder } from './solver.js';
 
@@ -39,6 +40,15 @@ export function orderedBuild(
   };
 }
 
+/** Resolves with the client's login for a registry, such as `docker.io`; undefined when it has none. */
+export async function loginOf(build: OrderedBuild, host: string): Promise<BuildCredentials | undefined> {
+  const login = await credentials(await build.session(), host, build.job.signal);
+  if (login === undefined) return undefined;
+  return login.username === ''
+    ? { identityToken: login.secret, serverAddress: host }
+    : { username: login.username, password: login.secret, serverAddress: host };
+}
+
 /** Presents a client's directory as a context of the engine. */
 export function directoryContext(directory: ClientDirectory): BuildContext {
   return {
@@ -55,7 +65,7 @@ export function stepDigest(ref: string, step: string): string {
   return `sha256:${createHash('sha256').update(`${ref}\0${step}`).digest('hex')}`;
 }
 
-/** Shows an action as a step with a count of bytes. */
+/** Shows an action as a step with a count of bytes, unless `transfer` is empty. */
 export async function inStep<T>(
   { job }: OrderedBuild,
   name: string,
@@ -66,7 +76,8 @@ export async function inStep<T>(
   const digest = stepDigest(ref, name);
   const started = Date.now();
   let total = 0;
-  const tell = (completed?: number): void =>
+  const tell = (completed?: number): void => {
+    if (transfer === '') return;
     progress.status({
       id: transfer.replace(/:$/, ''),
       vertex: digest,
@@ -76,6 +87,7 @@ export async function inStep<T>(
       started,
       ...(completed !== undefined && { completed }),
     });
+  };
   progress.vertex({ digest, inputs: [], name, cached: false, started });
   try {
     const result = await action((count) => {

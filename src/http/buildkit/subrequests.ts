@@ -1,22 +1,134 @@
-/** Answers questions about a Dockerfile that need no build (`docker build --call`). */
+/** Answers questions about a Dockerfile that need no build (`docker build --call`, `--check`). */
+import type { Dockerfile } from '../../build/dockerfile/ast.js';
+import { lintText, outlineText, columns, targetsText } from '../../build/dockerfile/call-text.js';
+import type { CheckResult } from '../../build/dockerfile/check.js';
+import { checkWithImages, type LookUpImage } from '../../build/dockerfile/check-images.js';
+import { type CheckConfig, parseCheckConfig } from '../../build/dockerfile/checks.js';
+import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
+import { IgnoreMatcher, ignoreFileNames, parseIgnoreFile } from '../../build/dockerfile/ignore-file.js';
+import { lintReport } from '../../build/dockerfile/lint.js';
+import { listTargets, outlineOf } from '../../build/dockerfile/outline.js';
+import { parseDockerfile } from '../../build/dockerfile/parse.js';
+import { parsePlatform, type Host } from '../../build/dockerfile/platform.js';
 import { internal } from '../../errors/engine-error.js';
+import { goJson } from '../../text/go-json.js';
 import type { LoadedDockerfile } from './dockerfile-source.js';
 import type { DockerfileAttrs } from './frontend-attrs.js';
 import type { Solution } from './solver.js';
 
-export interface Subrequests {
-  /** @throws EngineError for a question that has no answer here. */
-  answer(request: string, dockerfile: LoadedDockerfile, attrs: DockerfileAttrs): Promise<Solution>;
+const VERSION = '1.0.0';
+const CONFIG_ARG = 'BUILDKIT_DOCKERFILE_CHECK';
+
+export interface Question {
+  /** Such as `frontend.lint`. */
+  readonly request: string;
+  readonly dockerfile: LoadedDockerfile;
+  readonly attrs: DockerfileAttrs;
+  readonly host: Host;
+  readonly lookUp: LookUpImage;
 }
 
-const DESCRIBE = 'frontend.subrequests.describe';
+/** @throws EngineError for a question that has no answer, DockerfileError where the Dockerfile allows none. */
+export async function answer(question: Question): Promise<Solution> {
+  switch (question.request) {
+    case 'frontend.lint':
+      return lint(question);
+    case 'frontend.outline': {
+      const dockerfile = parseDockerfile(question.dockerfile.text);
+      const outline = outlineOf(dockerfile, await check(question, dockerfile, { allStages: false }));
+      return solution(outline, outlineText(outline));
+    }
+    case 'frontend.targets': {
+      const targets = listTargets(parseDockerfile(question.dockerfile.text));
+      return solution(targets, targetsText(targets));
+    }
+    case 'frontend.subrequests.describe':
+      return describe();
+    default:
+      throw internal(`unsupported request ${question.request}`);
+  }
+}
 
-export const noSubrequests: Subrequests = {
-  answer: async (request) => {
-    if (request !== DESCRIBE) throw internal(`unsupported request ${request}`);
-    return {
-      exporterResponse: {},
-      metadata: { 'result.json': Buffer.from('[]'), 'result.txt': Buffer.from(''), version: Buffer.from('1.0.0') },
-    };
+async function lint(question: Question): Promise<Solution> {
+  const { dockerfile } = question;
+  const { warnings, error } = await lintResult(question);
+  const status = warnings.length > 0 || error !== undefined ? '1' : '0';
+  const text = lintText(dockerfile.name, dockerfile.text.toString(), warnings);
+  return solution(lintReport(dockerfile, { warnings, error }), text, { 'result.statuscode': status });
+}
+
+async function lintResult(question: Question): Promise<Pick<CheckResult, 'warnings' | 'error'>> {
+  try {
+    return await check(question, parseDockerfile(question.dockerfile.text), { allStages: true });
+  } catch (error) {
+    if (error instanceof DockerfileError) return { warnings: [], error };
+    throw error;
+  }
+}
+
+async function check(
+  { dockerfile: { name, context }, attrs, host, lookUp }: Question,
+  dockerfile: Dockerfile,
+  { allStages }: { readonly allStages: boolean },
+): Promise<CheckResult> {
+  const own = { ...host, variant: '', osVersion: '' };
+  const [platform] = attrs.platforms;
+  const ignore = attrs.remoteContext === undefined ? await ignoreFile(name, context) : undefined;
+  const options = {
+    target: attrs.target,
+    buildArgs: attrs.buildArgs,
+    host,
+    buildPlatform: own,
+    targetPlatform: platform === undefined ? own : parsePlatform(platform, host),
+    hasContext: (key: string) => attrs.namedContexts.has(key),
+    allStages,
+    ignore,
+    config: checkConfig(attrs),
+  };
+  return checkWithImages(dockerfile, options, lookUp);
+}
+
+function checkConfig({ buildArgs }: DockerfileAttrs): CheckConfig | undefined {
+  const written = buildArgs.get(CONFIG_ARG);
+  return written === undefined ? undefined : parseCheckConfig(written);
+}
+
+async function ignoreFile(name: string, context: LoadedDockerfile['context']): Promise<IgnoreMatcher | undefined> {
+  for (const path of ignoreFileNames(name)) {
+    const text = await context.readFile(path);
+    if (text !== undefined) return new IgnoreMatcher(parseIgnoreFile(text));
+  }
+  return undefined;
+}
+
+const METADATA = ['result.json', 'result.txt'].map((name) => ({ name, description: '' }));
+const QUESTIONS = [
+  {
+    name: 'outline',
+    description: 'List all parameters current build target supports',
+    opts: [{ name: 'target', description: 'Target build stage' }],
   },
-};
+  { name: 'targets', description: 'List all targets current build supports', opts: [] },
+  { name: 'subrequests.describe', description: 'List available subrequest types', opts: null },
+];
+
+function describe(): Solution {
+  const documents = QUESTIONS.map(({ name, description, opts }) => ({
+    name: `frontend.${name}`,
+    version: VERSION,
+    type: 'rpc',
+    description,
+    opts,
+    inputs: null,
+    metadata: METADATA,
+    refs: null,
+  }));
+  const rows = QUESTIONS.map(({ name, description }) => [name, VERSION, description]);
+  return solution(documents, columns([['NAME', 'VERSION', 'DESCRIPTION'], ...rows], 1));
+}
+
+function solution(document: unknown, text: string, more: Readonly<Record<string, string>> = {}): Solution {
+  const all = { 'result.json': goJson(document), 'result.txt': text, version: VERSION, ...more };
+  const metadata = Object.fromEntries(Object.entries(all).map(([key, value]) => [key, Buffer.from(value)]));
+  return { exporterResponse: {}, metadata };
+}
