@@ -227,6 +227,7 @@ function observerOf({ progress }: BuildJob, vertices: ClassicVertices): BuildObs
     status: (status) => progress.status(status),
     log: (...line) => progress.log(...line),
     warning: (warning) => progress.warning(warning),
+    ready: () => progress.ready(),
     classic: (event) => vertices.add(event),
   };
 }

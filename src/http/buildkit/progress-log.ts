@@ -14,6 +14,8 @@ const GATHER_MS = 20;
 const GATHER_BYTES = 64 * 1024;
 /** So much stays in memory for those who read along. */
 const RECENT_BYTES = 1024 * 1024;
+/** So much waits for a slow disk before steps have to, and so much is kept when the disk takes nothing more. */
+const WAITING_BYTES = 8 * 1024 * 1024;
 const LENGTH_BYTES = 4;
 
 type Shape = {
@@ -51,6 +53,8 @@ export class ProgressLog implements BuildObserver {
   #length = 0;
   #written = 0;
   #isEnded = false;
+  /** The disk has refused a message, so none that comes later is written. */
+  #isBroken = false;
   readonly #readers = new Set<() => void>();
   readonly #steps = new Map<string, { completed: boolean; cached: boolean }>();
   #warnings = 0;
@@ -113,6 +117,11 @@ export class ProgressLog implements BuildObserver {
 
   classic(): void {}
 
+  /** Resolves when the disk has taken most of what was said. */
+  async ready(): Promise<void> {
+    if (this.#recentBytes > WAITING_BYTES && !this.#isBroken) await this.#writing;
+  }
+
   /** Names the Dockerfile, of which warnings show lines. */
   setSource(source: DockerfileSource): void {
     this.#source = source;
@@ -142,7 +151,7 @@ export class ProgressLog implements BuildObserver {
     this.#isEnded = true;
     this.#wake();
     await this.#writing;
-    await this.#file?.sync();
+    if (!this.#isBroken) await this.#file?.sync();
     await this.#file?.close();
     this.#file = undefined;
   }
@@ -153,8 +162,9 @@ export class ProgressLog implements BuildObserver {
     for (;;) {
       if (signal?.aborted === true) return;
       const oldest = this.#recent[0];
-      if (oldest !== undefined && offset < oldest.offset && this.#path !== undefined) {
-        for await (const message of readMessages(this.#path, offset, oldest.offset)) {
+      const written = Math.min(oldest?.offset ?? this.#length, this.#written);
+      if (offset < written && this.#path !== undefined) {
+        for await (const message of readMessages(this.#path, offset, written)) {
           offset += LENGTH_BYTES + message.length;
           yield message;
         }
@@ -213,25 +223,27 @@ export class ProgressLog implements BuildObserver {
     const path = this.#path;
     if (path === undefined) return;
     this.#writing = this.#writing.then(async () => {
-      // A disk that is full costs the log, not the build: then the messages stay in memory.
+      if (this.#isBroken) return this.#forget();
+      // A disk that is full costs the oldest part of the log, not the build.
       try {
         this.#file ??= await open(path, 'w', 0o600);
         const length = Buffer.alloc(LENGTH_BYTES);
         length.writeUInt32BE(message.length);
         await this.#file.writev([length, message], this.#written);
         this.#written += LENGTH_BYTES + message.length;
-        this.#forget();
       } catch {
-        return;
+        this.#isBroken = true;
       }
+      this.#forget();
     });
   }
 
-  /** Drops messages from memory that are on disk, the oldest first. */
+  /** Drops messages from memory that are on disk, the oldest first; without a disk those that are too many. */
   #forget(): void {
-    while (this.#recentBytes > RECENT_BYTES) {
+    while (this.#recentBytes > (this.#isBroken ? WAITING_BYTES : RECENT_BYTES)) {
       const oldest = this.#recent[0];
-      if (oldest === undefined || oldest.offset + LENGTH_BYTES + oldest.message.length > this.#written) return;
+      if (oldest === undefined) return;
+      if (!this.#isBroken && oldest.offset + LENGTH_BYTES + oldest.message.length > this.#written) return;
       this.#recent.shift();
       this.#recentBytes -= oldest.message.length;
     }

@@ -18,6 +18,7 @@ type Packet = MessageInitShape<typeof PacketSchema>;
 const FILE = goModeOf('file', 0o644);
 const DIRECTORY = goModeOf('directory', 0o755);
 const LINK = goModeOf('symlink', 0o777);
+const FIFO = goModeOf('other', 0o644);
 
 /** A client that sends these packets, whatever it is asked for. */
 function client(packets: readonly Packet[], asked: number[] = []): MessageCall {
@@ -93,6 +94,12 @@ describe('a client cannot write outside, twice, or without end', () => {
       assert.equal(readFileSync(join(directory, 'outside'), 'utf8'), 'secret');
     });
   }
+});
+
+test("attributes count among what is kept of a client's files", async () => {
+  const xattrs = { 'user.large': Buffer.alloc(15 * 1024 * 1024) };
+  const packets = Array.from({ length: 36 }, (_, at) => stat(`p${String(at).padStart(2, '0')}`, FIFO, { xattrs }));
+  await assert.rejects(receive(newRoot(), packets), /too many files/);
 });
 
 test('a link of an earlier state is not followed', async () => {

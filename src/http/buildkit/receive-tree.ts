@@ -17,6 +17,8 @@ import { Packet_Type, PacketSchema, type Packet, type Stat } from './proto/gen/s
 /** A context with more files is refused, because a description of each file is kept. */
 const MAX_FILES = 2_000_000;
 const MAX_DESCRIPTION_BYTES = 512 * 1024 * 1024;
+/** A description takes about this much memory besides its texts. */
+const DESCRIPTION_BYTES = 200;
 /** So many files are on their way at once. */
 const MAX_REQUESTS = 64;
 
@@ -73,7 +75,7 @@ class TreeReceiver {
     await this.#noteOlder('');
     for await (const message of this.#call.messages()) {
       if (this.#isFinished) continue;
-      await this.#take(decode(PacketSchema, message));
+      await this.#take(decode(PacketSchema, message), message.length);
     }
     if (!this.#isFinished) throw invalid('the client ended the transfer of files before its end');
   }
@@ -82,12 +84,12 @@ class TreeReceiver {
     for (const file of this.#arriving.values()) await file.abandon();
   }
 
-  async #take(packet: Packet): Promise<void> {
+  async #take(packet: Packet, length: number): Promise<void> {
     switch (packet.type) {
       case Packet_Type.STAT:
         if (this.#isListed) throw invalid('the client sent a file behind the last one');
         if (packet.stat === undefined) await this.#listed();
-        else await this.#stat(packet.stat);
+        else await this.#stat(packet.stat, length);
         break;
       case Packet_Type.DATA:
         await this.#data(packet);
@@ -102,9 +104,9 @@ class TreeReceiver {
     await this.#request();
   }
 
-  async #stat(stat: Stat): Promise<void> {
+  async #stat(stat: Stat, length: number): Promise<void> {
     const id = this.#count++;
-    this.#descriptionBytes += stat.path.length + stat.linkname.length + 200;
+    this.#descriptionBytes += length + DESCRIPTION_BYTES;
     if (this.#count > MAX_FILES || this.#descriptionBytes > MAX_DESCRIPTION_BYTES)
       throw invalid('the context has too many files');
     for (const ended of this.#order.next(stat)) await this.#dropOlder(ended);

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { decode } from './grpc-messages.js';
+import { ProgressLog } from './progress-log.js';
+import { StatusResponseSchema } from './proto/gen/control_pb.js';
+
+const MIB = 1024 * 1024;
+const directory = mkdtempSync(join(tmpdir(), 'progress-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+
+/** Tells 32 MiB, of which each MiB begins with its number, and returns the numbers that a late reader gets. */
+async function told(path: string): Promise<number[]> {
+  const progress = new ProgressLog(path);
+  for (let number = 0; number < 32; number++) {
+    const piece = Buffer.alloc(MIB);
+    piece.writeUInt32BE(number);
+    progress.log('sha256:1', 1, piece);
+    await progress.ready();
+  }
+  await progress.end();
+  const numbers: number[] = [];
+  for await (const message of progress.read())
+    for (const { msg } of decode(StatusResponseSchema, message).logs) numbers.push(Buffer.from(msg).readUInt32BE());
+  return numbers;
+}
+
+const ALL = Array.from({ length: 32 }, (_, number) => number);
+
+test('a late reader gets everything from the disk', async () => {
+  assert.deepEqual(await told(join(directory, 'log')), ALL);
+});
+
+test('a disk that is full costs the oldest lines, not memory', async () => {
+  const numbers = await told('/dev/full');
+  assert.deepEqual(numbers, ALL.slice(-numbers.length));
+  assert.ok(numbers.length > 0 && numbers.length <= 9, String(numbers.length));
+});
