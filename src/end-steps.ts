@@ -15,6 +15,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ],
   ['builds', ({ parts }) => parts.builder.door.close()],
   ['containers', stopAll],
+  ['build cache', ({ parts }) => parts.builder.cache.close()],
   ['health checks', ({ parts }) => parts.lives.healthChecks.close()],
   ['garbage collection', ({ parts }) => parts.garbage.close()],
   // Before recovery it does not know the containers of an earlier run, which may still need the bridge.

@@ -34,11 +34,12 @@ export const loadContainerRecords: Step = async (life) => {
   life.loaded = await life.parts.drivers.records.load();
 };
 
-/** Images need their layers, and what pulls have noted needs the images. */
-export const loadImages: Step = async ({ parts: { base, drivers, transfers } }) => {
+/** Images and the build cache need their layers, and what pulls have noted needs the images. */
+export const loadImages: Step = async ({ parts: { base, drivers, transfers, builder } }) => {
   const { layers, images } = drivers;
   reportRemoved(base.log, 'layers', (await layers.load()).removed);
   reportRemoved(base.log, 'images', (await images.load()).removed);
+  reportRemoved(base.log, 'build cache', (await builder.cache.load()).removed);
   await transfers.partialBlobs.load();
   await transfers.blobRecords.load(new Set(images.list().flatMap(({ config }) => config.rootfs.diff_ids)));
 };

@@ -10,6 +10,7 @@ import { BuildHistory } from '../http/buildkit/history.js';
 import { Sessions } from '../http/buildkit/session.js';
 import { hostPlatforms } from '../http/buildkit/worker-record.js';
 import type { BuildEngine } from '../ports/build.js';
+import type { SourceDirectories } from '../ports/build-cache.js';
 import { hostPlatform } from '../registry/platform.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
@@ -18,19 +19,20 @@ export interface DoorNeeds {
   readonly builds: BuildEngine;
   readonly contexts: TarContexts;
   readonly configs: ImageConfigs;
+  readonly cache: SourceDirectories;
 }
 
 export function composeBuildDoor(
   { log, live, settings, dataRoot, execRoot }: Base,
   { network, archives }: Drivers,
-  { builds, contexts, configs }: DoorNeeds,
+  { builds, contexts, configs, cache }: DoorNeeds,
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
   const solver = new EngineSolver({
     engine: builds,
     sessions,
-    contexts: new ContextCache(join(root, 'contexts')),
+    contexts: new ContextCache(join(root, 'contexts'), cache),
     agents: new AgentSockets(join(execRoot, 'agents')),
     configs,
     host: hostPlatform(),

@@ -1,7 +1,11 @@
 /** Makes the build engine and what its classic door needs. */
+import { join } from 'node:path';
 import { Builds } from '../actors/build/builds.js';
 import { ImageConfigs } from '../actors/build/image-configs.js';
+import { FileBuildCache } from '../build/cache/build-cache.js';
 import { TarContexts } from '../build/tar-context.js';
+import { layersOfAll } from '../images/layers-of-all.js';
+import { rootOwner } from '../sys/users/id-maps.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
 import type { BuildKitDoor } from '../http/buildkit/door.js';
 import type { Base } from './base.js';
@@ -13,6 +17,7 @@ import type { Transfers } from './transfers.js';
 export interface Builder {
   readonly builds: Builds;
   readonly contexts: TarContexts;
+  readonly cache: FileBuildCache;
   readonly door: BuildKitDoor;
 }
 
@@ -22,9 +27,18 @@ export function composeBuilder(
   { containers, ios }: Containers,
   { pulls }: Transfers,
 ): Builder {
-  const { log, replies, temporary, idMaps } = base;
+  const { log, replies, temporary, idMaps, dataRoot } = base;
   const { images, layers, pool, emit } = drivers;
+  const cache = new FileBuildCache({
+    root: join(dataRoot, 'builder/cache'),
+    layers,
+    pool,
+    owner: rootOwner(idMaps),
+    imageLayers: layersOfAll(images),
+    log,
+  });
   const builds = new Builds({
+    cache,
     log,
     replies,
     images,
@@ -37,8 +51,9 @@ export function composeBuilder(
     tmpDir: temporary.tmpDir,
     lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []),
     emit: (...event) => emit('image', ...event),
+    emitPrune: (attributes) => emit('builder', 'prune', '', attributes),
   });
   const contexts = new TarContexts(temporary.tmpDir);
   const configs = new ImageConfigs(images, pulls.queries);
-  return { builds, contexts, door: composeBuildDoor(base, drivers, { builds, contexts, configs }) };
+  return { builds, contexts, cache, door: composeBuildDoor(base, drivers, { builds, contexts, configs, cache }) };
 }

@@ -82,7 +82,14 @@ export function composeRoutes(
       volumes,
       dataRoot,
       fsck: (repair) =>
-        checkDataRoot({ dataRoot, pool, owners: () => presentOwners({ layers, images, volumes, containers }) }, repair),
+        checkDataRoot(
+          {
+            dataRoot,
+            pool,
+            owners: () => presentOwners({ layers, images, volumes, containers, cache: lives.builder.cache }),
+          },
+          repair,
+        ),
     }),
     ...imageArchiveRoutes({
       images,

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readOfflineCache } from '../build/cache/offline.js';
 import { chainOf } from '../ports/chain-id.js';
 import { isDigest } from '../images/reference.js';
 import type { ImageConfigDocument } from '../ports/images.js';
@@ -22,7 +23,8 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
   const stores = await Promise.all(STORAGE_DRIVERS.map(({ name }) => readOfflineStore(at(name))));
   const whole: OfflineStore['layers'] = new Map(stores.flatMap(({ layers }) => [...layers]));
   const images = await imagesOn(at('image/content'), whole);
-  const [containers, volumes] = await Promise.all([
+  const [cached, containers, volumes] = await Promise.all([
+    readOfflineCache(at('builder/cache'), whole),
     recorded(at('containers'), 'container.json'),
     recorded(at('volumes'), 'volume.json'),
   ]);
@@ -33,6 +35,7 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
       used.add(chain);
   };
   for (const { rootfs } of images.values()) use(chainOf(rootfs.diff_ids).at(-1));
+  for (const { layer } of cached) use(layer);
   for (const id of containers) for (const { parents } of stores) use(parents.get(id));
   const kept = [...whole.values()].filter(({ chainId }) => used.has(chainId));
   return {
@@ -42,6 +45,7 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
     containers,
     writables: containers,
     volumes,
+    cacheRecords: new Set(cached.map(({ id }) => id)),
     staging: new Set(),
     isRunning: false,
   };

@@ -13,6 +13,8 @@ export interface Owners {
   /** IDs that a writable layer may have. */
   readonly writables: ReadonlySet<string>;
   readonly volumes: ReadonlySet<string>;
+  /** IDs of the records of the build cache. */
+  readonly cacheRecords: ReadonlySet<string>;
   /** Names of staged layers. */
   readonly staging: ReadonlySet<string>;
   /** If true, a daemon runs, and temporary files and the trash are left to it. */
@@ -51,6 +53,10 @@ const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
   container: (id, { containers, isRunning }) => unless(containers.has(id), 'a directory of no container', !isRunning),
   volume: (name, { volumes }) =>
     unless(volumes.has(name), 'a directory that is no volume, or one whose record is damaged', false),
+  'cache-record': (id, { cacheRecords }) =>
+    unless(cacheRecords.has(id), 'a record of the build cache that is damaged, or whose files are missing'),
+  'cache-directory': (id, { cacheRecords }) =>
+    unless(cacheRecords.has(id), 'a directory of no record of the build cache'),
   temporary: (_, { isRunning }) => unless(isRunning, 'a temporary file'),
   engine: () => undefined,
   leftover: (_, { isRunning }) => unless(isRunning, 'a write that was interrupted'),

@@ -1,5 +1,6 @@
 /** Worker task: lists every place below the data root with the bytes that it takes on the disk. */
 import { readdirSync } from 'node:fs';
+import { recordIdOf } from '../build/cache/stored-record.js';
 import { toBytePath, toText } from '../storage/byte-path.js';
 import { statOf } from '../storage/stat-of.js';
 import { isTemporary } from '../sys/files/durable-file.js';
@@ -46,6 +47,9 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
   'image/partial': { kind: 'partial' },
   containers: { kind: 'container' },
   volumes: { kind: 'volume' },
+  'builder/cache/records': { kind: 'cache-record', owner: recordIdOf },
+  'builder/cache/directories': { kind: 'cache-directory' },
+  'builder/contexts': { kind: 'temporary' },
   tmp: { kind: 'temporary' },
 };
 /** Single files and directories that the daemon keeps. */
@@ -56,13 +60,14 @@ const ENGINE: readonly string[] = [
   'network',
   'supervisor',
   'image/references.json',
+  'builder/history',
 ];
 /** Damaged records that `References.load` has kept for the operator. */
 const PUT_ASIDE = /^image\/references\.json\.damaged-\d+$/;
 /** Data roots of daemons that remap users, see `dataRootFor`. */
 const REMAPPED = /^\d+\.\d+$/;
 /** Directories that hold shelves. */
-const PARENTS: readonly string[] = ['', 'image'];
+const PARENTS: readonly string[] = ['', 'image', 'builder', 'builder/cache'];
 const UNFINISHED = /^\.(?:new|removed)-/;
 
 /** Returns all places, in no particular order. A place that vanishes meanwhile is left out. */

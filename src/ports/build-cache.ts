@@ -45,6 +45,12 @@ export interface CacheMount {
   release(): Promise<void>;
 }
 
+/** Files of clients, of which only those travel again that have changed. */
+export interface SourceDirectories {
+  /** Opens a directory that nobody else has; a new one when all with this ID are in use. */
+  openSource(order: { readonly id: string; readonly description: string }): Promise<CacheMount>;
+}
+
 export interface BuildCache {
   /** Returns what the same step made before, and counts its use. */
   find(key: string): Promise<HeldRecord | undefined>;
@@ -52,6 +58,6 @@ export interface BuildCache {
   add(record: NewCacheRecord): Promise<HeldRecord>;
   /** @throws the signal's reason while it waits for a locked directory. */
   openMount(order: CacheMountOrder, signal: AbortSignal): Promise<CacheMount>;
-  usage(): readonly CacheUsage[];
+  usage(): Promise<readonly CacheUsage[]>;
   prune(selection: CachePrune): Promise<{ readonly removed: readonly CacheUsage[]; readonly reclaimed: number }>;
 }

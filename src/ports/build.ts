@@ -165,7 +165,7 @@ export interface BuildEngine {
   /** Cancels the build with this ID; an unknown one is no error. */
   cancel(id: string): void;
   /** Describes what is kept of earlier builds. */
-  cacheUsage(): readonly CacheUsage[];
+  cacheUsage(): Promise<readonly CacheUsage[]>;
   pruneCache(selection: CachePrune): Promise<{ readonly removed: readonly CacheUsage[]; readonly reclaimed: number }>;
 }
 

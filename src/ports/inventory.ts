@@ -2,9 +2,9 @@
 
 /**
  * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record` and `partial` are
- * images; `writable`, `container` containers; `staging`, `temporary` work under way; `trash` is being deleted;
- * `leftover` are temporary files of a write that a crash cut off; `directory` is the directory itself without what is
- * in it; `other` is what this daemon did not make.
+ * images; `writable`, `container` containers; `cache-record`, `cache-directory` what builds have left for later ones;
+ * `staging`, `temporary` work under way; `trash` is being deleted; `leftover` are temporary files of a write that a
+ * crash cut off; `directory` is the directory itself without what is in it; `other` is what this daemon did not make.
  */
 export type PlaceKind =
   | 'layer'
@@ -19,6 +19,8 @@ export type PlaceKind =
   | 'partial'
   | 'container'
   | 'volume'
+  | 'cache-record'
+  | 'cache-directory'
   | 'temporary'
   | 'engine'
   | 'leftover'

@@ -103,8 +103,9 @@ describe('docker build', { skip }, () => {
 
   test('is listed, inspected, measured and pruned', async () => {
     assert.match((await buildx.ok(['buildx', 'inspect'])).stdout, /Platforms:\s+linux\//);
-    assert.match((await buildx.ok(['buildx', 'du'])).stdout, /Total:\s+0B/);
+    assert.match((await buildx.ok(['buildx', 'du', '--verbose'])).stdout, /local source for context/);
     await buildx.ok(['builder', 'prune', '-af']);
+    assert.match((await buildx.ok(['buildx', 'du'])).stdout, /Total:\s+0B/);
   });
 
   test('compose builds its services', async () => {

@@ -25,6 +25,7 @@ import { BuildHistory } from '../../src/http/buildkit/history.js';
 import { Sessions } from '../../src/http/buildkit/session.js';
 import { route } from '../../src/http/route.js';
 import type { BuildEngine, BuildRequest, BuildResult, CacheUsage } from '../../src/ports/build.js';
+import type { SourceDirectories } from '../../src/ports/build-cache.js';
 import { Buildx } from '../support/buildx.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import { call, RawConnection } from '../support/http.js';
@@ -101,8 +102,19 @@ async function askForAll({ secret, sshAgent, credentials, outputs }: BuildReques
 const engine: BuildEngine = {
   start: (asked) => ({ id: asked.id, result: work(asked), cancel: () => undefined }),
   cancel: () => undefined,
-  cacheUsage: () => CACHE,
+  cacheUsage: async () => CACHE,
   pruneCache: async ({ selects }) => ({ removed: CACHE.filter(selects), reclaimed: 1000 }),
+};
+/** Keeps directories, each of which belongs to one build at a time. */
+const keptInUse = new Set<string>();
+const keptContexts: SourceDirectories = {
+  openSource: async ({ id }) => {
+    let kept = join(directory, `kept-${id}`);
+    while (keptInUse.has(kept)) kept += '+';
+    keptInUse.add(kept);
+    mkdirSync(kept, { recursive: true });
+    return { directory: kept, release: async () => void keptInUse.delete(kept) };
+  },
 };
 const sessions = new Sessions();
 const door = new BuildKitDoor({
@@ -111,7 +123,7 @@ const door = new BuildKitDoor({
   solver: new EngineSolver({
     engine,
     sessions,
-    contexts: new ContextCache(join(directory, 'contexts')),
+    contexts: new ContextCache(join(directory, 'contexts'), keptContexts),
     agents: new AgentSockets(join(directory, 'agents')),
     configs: { find: () => Promise.reject(internal('there are no images')) },
     host: { os: 'linux', architecture: 'amd64' },

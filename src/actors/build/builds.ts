@@ -8,6 +8,7 @@ import type {
   CacheUsage,
   RunningBuild,
 } from '../../ports/build.js';
+import type { BuildCache } from '../../ports/build-cache.js';
 import type { Logger } from '../../ports/logger.js';
 import { type Collection, createCollection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
@@ -18,6 +19,8 @@ type Send = (event: Parameters<Collection<BuildMachine>['logic']['transition']>[
 
 export interface BuildsDeps extends ClassicDeps {
   readonly replies: Replies;
+  readonly cache: BuildCache;
+  readonly emitPrune: (attributes: Readonly<Record<string, string>>) => void;
   readonly log: Logger;
 }
 
@@ -29,10 +32,12 @@ interface Waiting {
 export class Builds implements BuildEngine {
   readonly collection: Collection<BuildMachine>;
   readonly #waiting = new Map<string, Waiting>();
+  readonly #deps: BuildsDeps;
   #runs = 0;
   #send: Send = () => undefined;
 
   constructor(deps: BuildsDeps) {
+    this.#deps = deps;
     this.collection = createCollection({
       kind: 'build',
       logic: createBuildMachine((request, signal) => work(deps, request, signal)),
@@ -66,12 +71,14 @@ export class Builds implements BuildEngine {
     for (const id of this.collection.children.keys()) if (id.slice(0, id.lastIndexOf('#')) === name) this.#cancel(id);
   }
 
-  cacheUsage(): readonly CacheUsage[] {
-    return [];
+  cacheUsage(): Promise<readonly CacheUsage[]> {
+    return this.#deps.cache.usage();
   }
 
-  pruneCache(_selection: CachePrune): Promise<{ readonly removed: readonly CacheUsage[]; readonly reclaimed: number }> {
-    return Promise.resolve({ removed: [], reclaimed: 0 });
+  async pruneCache(selection: CachePrune): ReturnType<BuildEngine['pruneCache']> {
+    const result = await this.#deps.cache.prune(selection);
+    this.#deps.emitPrune({ reclaimed: String(result.reclaimed) });
+    return result;
   }
 
   #cancel(id: string): void {

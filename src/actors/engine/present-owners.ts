@@ -7,12 +7,13 @@ export interface PresentOwnersDeps {
   readonly layers: LayerStore;
   readonly images: FileImageStore;
   readonly volumes: { list(): readonly { readonly name: string }[] };
+  readonly cache: { ids(): readonly string[] };
   readonly containers: { list(): readonly { readonly id: string }[] };
 }
 
 const hex = (digest: string): string => digest.slice('sha256:'.length);
 
-export function presentOwners({ layers, images, volumes, containers }: PresentOwnersDeps): Owners {
+export function presentOwners({ layers, images, volumes, cache, containers }: PresentOwnersDeps): Owners {
   const { layers: present, arriving, staging } = layers.directories();
   const known = [...present, ...arriving];
   return {
@@ -22,6 +23,7 @@ export function presentOwners({ layers, images, volumes, containers }: PresentOw
     containers: new Set(containers.list().map(({ id }) => id)),
     writables: new Set(layers.writableIds()),
     volumes: new Set(volumes.list().map(({ name }) => name)),
+    cacheRecords: new Set(cache.ids()),
     staging: new Set(staging),
     isRunning: true,
   };

@@ -2,7 +2,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import { openInRoot } from '../../sys/files/open-in-root.js';
-import type { ContextCache, KeptDirectory } from './context-cache.js';
+import type { ContextCache, ReceivingDirectory } from './context-cache.js';
 import type { CallMetadata } from './grpc-client.js';
 import { receiveTree } from './receive-tree.js';
 import type { Session, Sessions } from './session.js';
@@ -40,7 +40,7 @@ export class ClientDirectory {
     paths: readonly string[],
     bytes: (total: number) => void = () => undefined,
   ): Promise<ReadonlyMap<string, Buffer>> {
-    const directory = await this.#parts.contexts.acquire(undefined);
+    const directory = await this.#parts.contexts.passing();
     try {
       await this.#receive(await this.#session(), directory, { exclude: [], follow: paths }, bytes);
       const found = new Map<string, Buffer>();
@@ -50,22 +50,22 @@ export class ClientDirectory {
       }
       return found;
     } finally {
-      await directory.release(false);
+      await directory.release();
     }
   }
 
   /** Brings files here, as they are kept from earlier builds or as they come. The caller releases the directory. */
-  async tree(selection: Selection, bytes: (total: number) => void): Promise<KeptDirectory> {
+  async tree(selection: Selection, bytes: (total: number) => void): Promise<ReceivingDirectory> {
     const session = await this.#session();
     const { contexts, name } = this.#parts;
-    const key = session.sharedKey === '' ? undefined : `${name}\0${session.sharedKey}`;
-    const directory = await contexts.acquire(key);
+    const { sharedKey } = session;
+    const directory = await (sharedKey === '' ? contexts.passing() : contexts.keeping(`${name}\0${sharedKey}`, name));
     try {
       await this.#receive(session, directory, selection, bytes);
       return directory;
     } catch (error) {
       // Files that have come so far shorten the next transfer: each one that is complete has its time.
-      await directory.release(true);
+      await directory.release();
       throw error;
     }
   }
@@ -77,7 +77,7 @@ export class ClientDirectory {
 
   async #receive(
     session: Session,
-    directory: KeptDirectory,
+    directory: ReceivingDirectory,
     { exclude, follow }: Selection,
     bytes: (total: number) => void,
   ): Promise<void> {

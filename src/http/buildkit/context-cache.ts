@@ -1,64 +1,39 @@
 /**
- * Directories of clients that are kept between builds, so that only changed files travel again. A directory belongs to
- * one build at a time: a second build of the same directory at the same moment gets one of its own.
+ * Directories for the files of clients. Those that the build cache keeps shorten the next transfer, because only
+ * changed files travel again. Each belongs to one build at a time.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { SourceDirectories } from '../../ports/build-cache.js';
 
-/** So many are kept, those that were used last. */
-const MAX_KEPT = 32;
-const MAX_AGE_MS = 48 * 3_600_000;
-const PASSING = 'tmp-';
-
-export interface KeptDirectory {
+export interface ReceivingDirectory {
   readonly path: string;
-  /** Gives the directory back. @param isWhole false when its content is of no use for a later build. */
-  release(isWhole: boolean): Promise<void>;
+  release(): Promise<void>;
 }
 
 export class ContextCache {
   readonly #root: string;
-  readonly #used = new Set<string>();
+  readonly #kept: SourceDirectories;
   #ready: Promise<void> | undefined;
 
-  constructor(root: string) {
+  /** @param root is for directories that are not kept. */
+  constructor(root: string, kept: SourceDirectories) {
     this.#root = root;
+    this.#kept = kept;
   }
 
-  /** @param key names the directory; undefined: nothing of it is kept. */
-  async acquire(key: string | undefined): Promise<KeptDirectory> {
+  /** Returns a directory with the files of earlier builds. @param name is the client's name of the directory. */
+  async keeping(key: string, name: string): Promise<ReceivingDirectory> {
+    const id = createHash('sha256').update(key).digest('hex');
+    const kept = await this.#kept.openSource({ id, description: `local source for ${name}` });
+    return { path: kept.directory, release: () => kept.release() };
+  }
+
+  /** Returns an empty directory, which is gone after its release. */
+  async passing(): Promise<ReceivingDirectory> {
     await (this.#ready ??= this.#prepare());
-    const name = key === undefined ? undefined : createHash('sha256').update(key).digest('hex').slice(0, 32);
-    if (name === undefined || this.#used.has(name)) return this.#passing();
-    this.#used.add(name);
-    const path = join(this.#root, name);
-    try {
-      await mkdir(path, { recursive: true, mode: 0o700 });
-      await this.#trim();
-    } catch (error) {
-      this.#used.delete(name);
-      throw error;
-    }
-    const release = async (isWhole: boolean): Promise<void> => {
-      const now = new Date();
-      if (isWhole) await utimes(path, now, now).catch(() => undefined);
-      else await rm(path, { recursive: true, force: true });
-      this.#used.delete(name);
-    };
-    return { path, release };
-  }
-
-  /** Removes what no build uses. Resolves with the number of directories. */
-  async prune(): Promise<number> {
-    await (this.#ready ??= this.#prepare());
-    const names = (await readdir(this.#root)).filter((name) => !this.#used.has(name) && !name.startsWith(PASSING));
-    for (const name of names) await rm(join(this.#root, name), { recursive: true, force: true });
-    return names.length;
-  }
-
-  async #passing(): Promise<KeptDirectory> {
-    const path = join(this.#root, `${PASSING}${randomBytes(8).toString('hex')}`);
+    const path = join(this.#root, randomBytes(8).toString('hex'));
     await mkdir(path, { mode: 0o700 });
     return { path, release: () => rm(path, { recursive: true, force: true }) };
   }
@@ -66,20 +41,6 @@ export class ContextCache {
   /** Removes what a daemon that was killed left. */
   async #prepare(): Promise<void> {
     await mkdir(this.#root, { recursive: true, mode: 0o700 });
-    for (const name of await readdir(this.#root))
-      if (name.startsWith(PASSING)) await rm(join(this.#root, name), { recursive: true, force: true });
-  }
-
-  async #trim(): Promise<void> {
-    const kept: { name: string; usedMs: number }[] = [];
-    for (const name of await readdir(this.#root)) {
-      if (name.startsWith(PASSING) || this.#used.has(name)) continue;
-      const found = await stat(join(this.#root, name)).catch(() => undefined);
-      if (found !== undefined) kept.push({ name, usedMs: found.mtimeMs });
-    }
-    kept.sort((a, b) => b.usedMs - a.usedMs);
-    for (const [index, { name, usedMs }] of kept.entries())
-      if (index >= MAX_KEPT || Date.now() - usedMs > MAX_AGE_MS)
-        await rm(join(this.#root, name), { recursive: true, force: true });
+    for (const name of await readdir(this.#root)) await rm(join(this.#root, name), { recursive: true, force: true });
   }
 }

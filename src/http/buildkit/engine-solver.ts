@@ -111,7 +111,8 @@ export class EngineSolver implements Solver {
   }
 
   async usage(filters: readonly string[]): Promise<readonly CacheUsage[]> {
-    return this.#parts.engine.cacheUsage().filter(usageFilter(filters));
+    const selects = usageFilter(filters);
+    return (await this.#parts.engine.cacheUsage()).filter(selects);
   }
 
   async prune(order: PruneOrder): Promise<readonly CacheUsage[]> {
@@ -123,7 +124,6 @@ export class EngineSolver implements Solver {
       minFreeSpace: order.minFreeBytes,
       selects: usageFilter(order.filters),
     });
-    if (order.filters.length === 0) await this.#parts.contexts.prune();
     return removed;
   }
 

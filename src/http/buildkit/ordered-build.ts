@@ -55,7 +55,7 @@ export function directoryContext(directory: ClientDirectory): BuildContext {
     readFile: async (path) => (await directory.smallFiles([path])).get(path),
     tree: async ({ ignore, follow }) => {
       const kept = await directory.tree({ exclude: ignore, follow }, () => undefined);
-      return { directory: kept.path, release: () => kept.release(true) };
+      return { directory: kept.path, release: () => kept.release() };
     },
   };
 }
