@@ -10,6 +10,8 @@ export interface SpecInput {
   readonly argv: readonly string[];
   readonly config: ContainerConfig;
   readonly hostConfig: HostConfig;
+  /** All variables of the process; if absent, those that a container with this configuration has. */
+  readonly environment?: readonly string[];
   /** Absolute path of the mounted root filesystem. */
   readonly rootfs: string;
   /** Path of the network namespace; undefined: the host's, or with `userns` one that the runtime makes. */

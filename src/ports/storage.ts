@@ -109,6 +109,11 @@ export interface LayerStore {
    * container; `size` limits its bytes. Throws invalid for options that the driver or its file system does not have.
    */
   createWritable(id: string, parent: Digest | undefined, storageOpt?: Readonly<Record<string, string>>): Promise<void>;
+  /**
+   * Does the same for a step of a build: there is nothing in it but the files of `parent`, where a container has mount
+   * points and marks that its image lacks.
+   */
+  createBare(id: string, parent: Digest | undefined): Promise<void>;
   /** Mounts a writable layer and returns the merged directory. Each mount needs its unmount. */
   mount(id: string): Promise<string>;
   unmount(id: string): Promise<void>;

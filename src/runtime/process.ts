@@ -68,7 +68,7 @@ export async function buildInitProcess(
       hostConfig,
       user: config.User,
       args: runsInit ? [INIT_PATH, '--', ...argv] : argv,
-      env: buildEnvironment({ hostname: config.Hostname, tty: config.Tty }, config.Env ?? []),
+      env: input.environment ?? buildEnvironment({ hostname: config.Hostname, tty: config.Tty }, config.Env ?? []),
       workingDir: config.WorkingDir,
       tty: config.Tty,
       privileged: hostConfig.Privileged,

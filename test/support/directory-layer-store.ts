@@ -141,6 +141,10 @@ export class DirectoryLayerStore implements LayerStore {
     });
   }
 
+  createBare(id: string, parent: Digest | undefined): Promise<void> {
+    return this.createWritable(id, parent);
+  }
+
   async mountImage(): Promise<void> {
     throw new Error('there are no mounts');
   }

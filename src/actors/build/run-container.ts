@@ -123,7 +123,8 @@ function hostConfigOf(settings: RunSettings): HostConfig {
   };
 }
 
-const NOTHING_SAID: HostConfig = {
+/** A client that leaves everything to the daemon. */
+export const NOTHING_SAID: HostConfig = {
   Binds: null,
   ContainerIDFile: '',
   LogConfig: { Type: 'none', Config: {} },

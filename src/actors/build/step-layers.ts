@@ -4,6 +4,7 @@ import type { Digest, LayerInfo, LayerStore } from '../../ports/storage.js';
 
 export class StepLayers {
   readonly #held: Digest[] = [];
+  readonly #endings = new Set<Promise<unknown>>();
 
   constructor(private readonly layers: LayerStore) {}
 
@@ -36,7 +37,14 @@ export class StepLayers {
     return layer;
   }
 
+  /** Lets something that a step has used be removed while the build goes on. It is gone when the build ends. */
+  removeLater(removal: Promise<unknown>): void {
+    const ending: Promise<unknown> = removal.catch(() => undefined).finally(() => this.#endings.delete(ending));
+    this.#endings.add(ending);
+  }
+
   async release(): Promise<void> {
+    await Promise.all(this.#endings);
     for (const chainId of this.#held.splice(0).toReversed()) await this.layers.release(chainId);
   }
 }

@@ -6,7 +6,7 @@ import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerDirectory } from '../container/directory.js';
 import type { LoadedRecords } from '../container/records.js';
 import { reconcile } from '../container/life/reconcile.js';
-import { removeStaleStreams } from '../container/streams/stream-files.js';
+import { removeStaleStreams, removeStreams } from '../container/streams/stream-files.js';
 import { wantsStartAtBoot } from '../container/life/restart-policy.js';
 
 export interface RecoveryDeps {
@@ -62,6 +62,7 @@ export async function recoverContainers({
         log.warn({ container: id }, 'ending a task that belongs to no container');
         await tasks.kill(id, 9, { all: true }).catch(() => undefined);
         await tasks.delete(id).catch((error: unknown) => log.error({ err: error, container: id }, 'task not deleted'));
+        await removeStreams(ioRoot, id);
       }),
     // The record says that a container does not run while its start is only just beginning. A crash may leave these
     // parts of such a start.

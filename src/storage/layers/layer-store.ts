@@ -227,6 +227,10 @@ export class DriverLayerStore implements LayerStore {
     await this.#writable.create(id, parent, storageOpt);
   }
 
+  createBare(id: string, parent: Digest | undefined): Promise<void> {
+    return this.#writable.create(id, parent, {}, true);
+  }
+
   mount(id: string): Promise<string> {
     return this.#writable.mount(id);
   }

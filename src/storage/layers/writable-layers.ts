@@ -18,6 +18,8 @@ import type { Trash } from './trash.js';
 interface WritableLayer {
   readonly id: string;
   readonly parent: Digest | undefined;
+  /** There is no init layer below it. Such a layer is used by no later daemon, so this is not on the disk. */
+  readonly isBare: boolean;
   /** Calls of `mount` without their `unmount`. */
   mounts: number;
   /** Whether it is mounted; it may be from the time of an earlier daemon. */
@@ -52,6 +54,7 @@ export class WritableLayers {
         this.#layers.set(id, {
           id,
           parent: parent === NO_PARENT ? undefined : (parent as Digest),
+          isBare: false,
           mounts: 0,
           isMounted,
         });
@@ -75,7 +78,8 @@ export class WritableLayers {
 
   /** Returns the directories below a writable layer, the nearest first. @throws EngineError not-found. */
   below(id: string): string[] {
-    const { parent } = this.#get(id);
+    const { parent, isBare } = this.#get(id);
+    if (isBare) return this.deps.readOnly.directories(parent);
     if (parent !== undefined) return this.#above(parent);
     const init = ownInit(this.deps.layout.container(id));
     return existsSync(init) ? [init] : [];
@@ -86,7 +90,13 @@ export class WritableLayers {
     return [...this.deps.inits.above(parent), ...this.deps.readOnly.directories(parent)];
   }
 
-  create(id: string, parent: Digest | undefined, storageOpt: Readonly<Record<string, string>>): Promise<void> {
+  /** @param isBare leaves out the init layer. */
+  create(
+    id: string,
+    parent: Digest | undefined,
+    storageOpt: Readonly<Record<string, string>>,
+    isBare = false,
+  ): Promise<void> {
     if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(id)) throw invalid(`invalid layer id ${JSON.stringify(id)}`);
     const { layout, driver, trash, owner } = this.deps;
     return this.#lock.run(id, async () => {
@@ -95,7 +105,8 @@ export class WritableLayers {
       try {
         await mkdir(staging, { mode: 0o710 });
         await letPass(staging, owner);
-        await driver.createWritable(staging, await this.#makeBelow(staging, parent), storageOpt);
+        const below = isBare ? this.deps.readOnly.directories(parent) : await this.#makeBelow(staging, parent);
+        await driver.createWritable(staging, below, storageOpt);
         await symlink(parent ?? NO_PARENT, parentLink(staging));
         await rename(staging, layout.container(id));
       } catch (error) {
@@ -104,7 +115,7 @@ export class WritableLayers {
       } finally {
         layout.leaveStaging(staging);
       }
-      this.#layers.set(id, { id, parent, mounts: 0, isMounted: false });
+      this.#layers.set(id, { id, parent, isBare, mounts: 0, isMounted: false });
     });
   }
 

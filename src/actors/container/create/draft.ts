@@ -180,7 +180,7 @@ function unconfinedSystemPaths(host: HostConfig): boolean {
 }
 
 /** Containers must not see these files of the kernel; the known engine masks the same ones. */
-const DEFAULT_MASKED_PATHS = [
+export const DEFAULT_MASKED_PATHS = [
   '/proc/asound',
   '/proc/acpi',
   '/proc/interrupts',
@@ -194,7 +194,7 @@ const DEFAULT_MASKED_PATHS = [
   '/sys/firmware',
   '/sys/devices/virtual/powercap',
 ];
-const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
+export const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 
 /** Replaces the container's name in a mode by its ID, because names change. */
 function byId(mode: string, deps: DraftDeps): string {

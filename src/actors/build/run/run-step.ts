@@ -1,0 +1,202 @@
+/**
+ * RUN of a build by BuildKit's door: a container that nobody else sees. Nothing of it stays but the files that it has
+ * changed.
+ */
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import type { RunInstruction } from '../../../build/dockerfile/ast.js';
+import { cancelled, EngineError } from '../../../errors/engine-error.js';
+import type { BuildRequest } from '../../../ports/build.js';
+import type { MountPoint } from '../../../ports/container.js';
+import type { IdMaps } from '../../../ports/id-maps.js';
+import type { NetworkDriver } from '../../../ports/network.js';
+import type { SpecBuilder } from '../../../ports/runtime.js';
+import type { LayerInfo, LayerStore } from '../../../ports/storage.js';
+import type { ProcessStdio, TaskService } from '../../../ports/supervisor.js';
+import { rootOwner } from '../../../sys/users/id-maps.js';
+import type { StdioFactory } from '../../container/deps.js';
+import { allDone, Undo } from '../../container/life/undo.js';
+import type { StageState } from '../stage-state.js';
+import type { StepLayers } from '../step-layers.js';
+import { requireEntitled, stepNetwork } from './entitlements.js';
+import { withHiddenEnvironment } from './hidden-environment.js';
+import type { MountTree, TreeDeps } from './mount-trees.js';
+import { stepHosts, stepResolvConf } from './network-files.js';
+import { stepConfig, type StepDefaults, stepHostConfig, stepHostname } from './step-container.js';
+import { stepEnvironment } from './step-environment.js';
+import { bindPoint, type MountDeps, StepMounts } from './step-mounts.js';
+import { StepSandbox } from './step-network.js';
+import type { StepOutput } from './step-output.js';
+import { StepPlace } from './step-place.js';
+import { runProcess } from './step-process.js';
+
+export interface StepRunDeps extends MountDeps, TreeDeps {
+  readonly layers: LayerStore;
+  readonly tasks: TaskService;
+  readonly specs: SpecBuilder;
+  readonly stdio: StdioFactory;
+  readonly network: NetworkDriver;
+  readonly idMaps: IdMaps | undefined;
+  /** Directory below which each process has its FIFOs. */
+  readonly ioRoot: string;
+  /** Directory of mounts that are made for others; the start of the daemon clears it. */
+  readonly placesRoot: string;
+  readonly stepDefaults: () => StepDefaults;
+}
+
+export interface RunStep {
+  readonly instruction: RunInstruction;
+  /** The stage before the step. */
+  readonly state: Pick<StageState, 'config' | 'topLayer'>;
+  /** The command line with the shell of the stage. */
+  readonly argv: readonly string[];
+  /** A program of the Dockerfile, which is mounted read-only. */
+  readonly program: { readonly path: string; readonly content: string } | undefined;
+  /** `NAME=value` of ENV and ARG. */
+  readonly env: readonly string[];
+  readonly request: Pick<BuildRequest, 'run' | 'secret' | 'sshAgent' | 'buildArgs'>;
+  /** Those of the build, which holds the new layer. */
+  readonly layers: StepLayers;
+  /** Returns the files that the mount with this index is from; undefined: from none. */
+  readonly treeOf: (mount: number) => Promise<MountTree | undefined>;
+  /** Resolves when more output may come. */
+  readonly output: StepOutput;
+}
+
+/**
+ * Runs the process and returns the layer with what it has changed.
+ * @throws EngineError with the code STEP_REFUSED when it cannot begin; else what is said about a process
+ * that has failed, `exit code: 7` with the detail `exitCode`; cancelled.
+ */
+export async function runStep(deps: StepRunDeps, step: RunStep, signal: AbortSignal): Promise<LayerInfo> {
+  const { instruction, request } = step;
+  requireEntitled(instruction, request.run);
+  const id = randomBytes(32).toString('hex');
+  const undo = new Undo(deps.log);
+  try {
+    undo.add('files of a step', () => deps.layers.removeWritable(id));
+    const { exitCode, rootfs, stubs } = await perform(deps, step, id, undo, signal);
+    if (exitCode !== 0) throw new EngineError('internal', `exit code: ${exitCode}`, { details: { exitCode } });
+    if (stubs.length > 0) await deps.pool.run('build-remove-stubs', { rootfs, paths: stubs });
+    return await step.layers.commit(id);
+  } catch (error) {
+    throw signal.aborted ? cancelled('context canceled') : error;
+  } finally {
+    step.layers.removeLater(undo.run());
+  }
+}
+
+interface Performed {
+  readonly exitCode: number;
+  readonly rootfs: string;
+  /** Places of mounts that were not there before. */
+  readonly stubs: readonly string[];
+}
+
+async function perform(
+  deps: StepRunDeps,
+  step: RunStep,
+  id: string,
+  undo: Undo,
+  signal: AbortSignal,
+): Promise<Performed> {
+  const { instruction, request, state } = step;
+  const defaults = deps.stepDefaults();
+  const network = stepNetwork(instruction, request.run);
+  const sandbox = new StepSandbox(deps.network, id, network, deps.idMaps !== undefined, undo);
+  const place = await StepPlace.open(deps.placesRoot, id);
+  undo.add('place of a step', () => place.close());
+  const mounts = new StepMounts(deps, place, undo, signal);
+  const [rootfs, stdio, given] = await allDone([
+    mountFiles(deps, id, state.topLayer),
+    openStreams(deps, id, undo),
+    givenFiles(deps, step, place, defaults),
+    openMounts(mounts, step),
+    sandbox.open(),
+  ]);
+  signal.throwIfAborted();
+  const points = [...given, ...mounts.points];
+  const taken = new Set(mounts.points.map(({ Destination }) => Destination));
+  const { buildArgs } = request;
+  const [stubs, { spec }] = await allDone([
+    deps.pool.run('build-find-stubs', { rootfs, destinations: points.flatMap(stubOf) }),
+    deps.specs.build({
+      id,
+      name: id,
+      argv: step.argv,
+      config: stepConfig(state.config, request.run),
+      hostConfig: stepHostConfig(request.run, instruction, network, defaults),
+      environment: stepEnvironment({ env: step.env, buildArgs, sshSocket: mounts.sshSocket }),
+      rootfs,
+      netnsPath: sandbox.path,
+      files: { hostname: '', hosts: '', resolvConf: '' },
+      mounts: points.filter((point) => mounts.points.includes(point) || !taken.has(point.Destination)),
+      cgroupsPath: defaults.cgroupsPath(id, request.run.cgroupParent),
+      userns: deps.idMaps,
+    }),
+  ]);
+  const runtime = await withHiddenEnvironment(defaults.runtime, spec, mounts.secretEnv, place);
+  signal.throwIfAborted();
+  const ioOwner = deps.idMaps && rootOwner(deps.idMaps);
+  const exitCode = await runProcess(
+    deps.tasks,
+    {
+      task: { id, spec, runtime, labels: {}, ...(ioOwner && { ioOwner }) },
+      stdio,
+      output: step.output,
+      join: (created) => sandbox.join(created),
+    },
+    undo,
+    signal,
+  );
+  return { exitCode, rootfs, stubs };
+}
+
+async function mountFiles({ layers }: StepRunDeps, id: string, parent: StageState['topLayer']): Promise<string> {
+  await layers.createBare(id, parent);
+  return layers.mount(id);
+}
+
+async function openStreams({ stdio, ioRoot }: StepRunDeps, id: string, undo: Undo): Promise<ProcessStdio> {
+  const made = await stdio.create({
+    dir: join(ioRoot, id),
+    stdin: false,
+    stdout: true,
+    stderr: true,
+    terminal: false,
+  });
+  undo.add('streams of a step', () => made.close());
+  return made;
+}
+
+/** The files that every step is given, and its program. */
+async function givenFiles(
+  { network, idMaps }: StepRunDeps,
+  { instruction, request, program }: RunStep,
+  place: StepPlace,
+  defaults: StepDefaults,
+): Promise<MountPoint[]> {
+  const owner = rootOwner(idMaps);
+  const hosts = stepHosts(stepHostname(request.run), request.run.extraHosts, defaults);
+  const resolvConf = await stepResolvConf(network, stepNetwork(instruction, request.run), defaults);
+  return [
+    bindPoint(await place.file(hosts, 0o644, owner), '/etc/hosts', false),
+    bindPoint(await place.file(resolvConf, 0o644, owner), '/etc/resolv.conf', false),
+    ...(program ? [bindPoint(await place.file(program.content, 0o755, owner), program.path, false)] : []),
+  ];
+}
+
+function openMounts(mounts: StepMounts, { instruction, state, argv, request, treeOf }: RunStep): Promise<void> {
+  return mounts.open({
+    mounts: instruction.mounts,
+    workingDir: state.config.WorkingDir ?? '',
+    request,
+    command: argv.join(' '),
+    treeOf,
+  });
+}
+
+/** The kernel's own file systems have places for mounts that are in no layer. */
+function stubOf({ Destination }: MountPoint): string[] {
+  return /^\/(?:dev|proc|sys)(?:\/|$)/.test(Destination) ? [] : [Destination];
+}

@@ -1,0 +1,168 @@
+/** The mounts of a RUN: what its instruction asks for, as the runtime takes it. */
+import { chmod, chown } from 'node:fs/promises';
+import { basename } from 'node:path';
+import type { RunMount } from '../../../build/dockerfile/ast.js';
+import { cleanPath, joinPath } from '../../../build/files/paths.js';
+import { internal, isEngineError } from '../../../errors/engine-error.js';
+import type { BuildCache } from '../../../ports/build-cache.js';
+import type { BuildRequest } from '../../../ports/build.js';
+import type { MountPoint } from '../../../ports/container.js';
+import type { IdMaps, Owner } from '../../../ports/id-maps.js';
+import { hostOwner } from '../../../sys/users/id-maps.js';
+import type { Undo } from '../../container/life/undo.js';
+import { STEP_REFUSED } from './entitlements.js';
+import { type MountTree, MountTrees } from './mount-trees.js';
+import type { StepPlace } from './step-place.js';
+
+const SECRETS = '/run/secrets';
+const AGENTS = '/run/buildkit/ssh_agent';
+
+export interface MountDeps {
+  readonly cache: Pick<BuildCache, 'openMount'>;
+  readonly idMaps: IdMaps | undefined;
+}
+
+export interface MountOrder {
+  readonly mounts: readonly RunMount[];
+  readonly workingDir: string;
+  readonly request: Pick<BuildRequest, 'secret' | 'sshAgent' | 'buildArgs'>;
+  /** The command as it is shown, for the list of what the cache keeps. */
+  readonly command: string;
+  /** Returns the files that the mount with this index is from; undefined: from none. */
+  readonly treeOf: (mount: number) => Promise<MountTree | undefined>;
+}
+
+export class StepMounts {
+  readonly points: MountPoint[] = [];
+  readonly secretEnv: string[] = [];
+  /** Where the first agent is, or would be. */
+  sshSocket: string | undefined;
+  readonly #trees: MountTrees;
+  #agents = 0;
+
+  constructor(
+    private readonly deps: MountDeps & ConstructorParameters<typeof MountTrees>[0],
+    private readonly place: StepPlace,
+    private readonly undo: Undo,
+    private readonly signal: AbortSignal,
+  ) {
+    this.#trees = new MountTrees(deps, place, undo, signal);
+  }
+
+  /** Makes all mounts, in the order of the instruction. What they need is given back by `undo`. */
+  async open(order: MountOrder): Promise<void> {
+    for (const [index, mount] of order.mounts.entries()) {
+      if (mount.type === 'secret') await this.#secret(mount, order);
+      else if (mount.type === 'ssh') await this.#agent(mount, order);
+      else {
+        const target = targetOf(mount, order.workingDir);
+        if (mount.type === 'tmpfs') this.points.push(memoryPoint(target, mount));
+        else if (mount.type === 'cache') await this.#cache(mount, target, index, order);
+        else await this.#bind(mount, target, index, order);
+      }
+    }
+  }
+
+  async #bind(mount: RunMount, target: string, index: number, { treeOf }: MountOrder): Promise<void> {
+    const tree = await treeOf(index);
+    if (tree === undefined) throw internal(`mount ${target} is from nothing`);
+    const path = await this.#trees.open(tree, mount.source, !mount.readOnly);
+    this.points.push(bindPoint(path, target, !mount.readOnly));
+  }
+
+  async #cache(mount: RunMount, target: string, index: number, order: MountOrder): Promise<void> {
+    const { id, sharing = 'shared', mode, uid, gid, source, readOnly } = mount;
+    const tree = await order.treeOf(index);
+    const namespace = order.request.buildArgs.get('BUILDKIT_CACHE_MOUNT_NS') ?? '';
+    const name = `${namespace}/${id || cleaned(mount.target)}`;
+    const isOwned = tree === undefined && (mode !== undefined || uid !== undefined || gid !== undefined);
+    const made = isOwned ? `:${(mode ?? 0o755).toString(8)}:${uid ?? 0}:${gid ?? 0}` : tree ? `:${mount.from}` : '';
+    const opened = await this.deps.cache.openMount(
+      {
+        id: name + made + (source === '' ? '' : `:${source}`),
+        sharing,
+        description: `cached mount ${target} from exec ${order.command} with id "${name}"`,
+        seed: async (directory) => {
+          if (tree) return this.#trees.copy(tree, source, directory);
+          await this.#dress(directory, mode ?? 0o755, uid, gid);
+        },
+      },
+      this.signal,
+    );
+    this.undo.add('cache mount', () => opened.release());
+    this.points.push(bindPoint(opened.directory, target, !readOnly));
+  }
+
+  async #secret(mount: RunMount, { request }: MountOrder): Promise<void> {
+    const { source, target, env, mode = 0o400, uid = 0, gid = 0, required } = mount;
+    const id = source || mount.id || basename(target);
+    const value = await request.secret(id);
+    if (value === undefined && required) throw internal(`secret ${id}: not found`, { code: STEP_REFUSED });
+    if (env !== undefined) this.secretEnv.push(`${env}=${value?.toString() ?? ''}`);
+    if (value === undefined || (env !== undefined && target === '')) return;
+    const path = await this.place.file(value, mode, this.#owner({ uid, gid }));
+    this.points.push(bindPoint(path, cleanPath(target || `${SECRETS}/${basename(id)}`), false));
+  }
+
+  async #agent(mount: RunMount, { request }: MountOrder): Promise<void> {
+    const { mode = 0o600, uid = 0, gid = 0, required } = mount;
+    const id = mount.id || 'default';
+    const target = mount.target === '' ? `${AGENTS}.${this.#agents++}` : cleanPath(mount.target);
+    this.sshSocket ??= target;
+    try {
+      const agent = await request.sshAgent(id);
+      this.undo.add('way to an agent', () => agent.close());
+      await this.#dress(agent.socketPath, mode, uid, gid);
+      this.points.push(bindPoint(agent.socketPath, target, true));
+    } catch (error) {
+      this.signal.throwIfAborted();
+      if (!required) return;
+      throw isEngineError(error) ? internal(error.message, { code: STEP_REFUSED, cause: error }) : error;
+    }
+  }
+
+  async #dress(path: string, mode: number, uid = 0, gid = 0): Promise<void> {
+    const owner = this.#owner({ uid, gid });
+    await chown(path, owner.uid, owner.gid);
+    await chmod(path, mode & 0o7777);
+  }
+
+  #owner(owner: Owner): Owner {
+    const { idMaps } = this.deps;
+    return idMaps ? hostOwner(idMaps, owner) : owner;
+  }
+}
+
+/** @throws EngineError internal for the root itself. */
+function targetOf({ target }: RunMount, workingDir: string): string {
+  const path = cleanPath(target.startsWith('/') ? target : joinPath(workingDir || '/', target));
+  if (path === '/') throw internal(`invalid mount target ${JSON.stringify(target)}`, { code: STEP_REFUSED });
+  return path;
+}
+
+/** As Go's path.Clean, which leaves a relative path relative. */
+function cleaned(path: string): string {
+  return path.startsWith('/') ? cleanPath(path) : cleanPath(path).slice(1) || '.';
+}
+
+export function bindPoint(source: string, destination: string, isWritable: boolean): MountPoint {
+  return { Type: 'bind', Source: source, Destination: destination, Mode: '', RW: isWritable, Propagation: 'rprivate' };
+}
+
+/** Programs may run there, as compilers do. */
+function memoryPoint(destination: string, { size, readOnly }: RunMount): MountPoint {
+  return {
+    Type: 'tmpfs',
+    Source: '',
+    Destination: destination,
+    Mode: '',
+    RW: !readOnly,
+    Propagation: '',
+    Spec: {
+      Type: 'tmpfs',
+      Target: destination,
+      ReadOnly: readOnly,
+      TmpfsOptions: { SizeBytes: size, Options: [['exec'], ['dev']] },
+    },
+  };
+}

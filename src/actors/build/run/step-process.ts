@@ -1,0 +1,75 @@
+/** The process of a RUN: made, started, heard and waited for. */
+import { isEngineError } from '../../../errors/engine-error.js';
+import type { CreateTask, ProcessStdio, TaskService } from '../../../ports/supervisor.js';
+import { allDone, type Undo } from '../../container/life/undo.js';
+import { OutputPump, type StepOutput } from './step-output.js';
+
+/** The exit code of a process that the runtime could not start. */
+const NOT_STARTED = 1;
+const SIGKILL = 9;
+
+export interface StepProcess {
+  readonly task: Omit<CreateTask, 'stdio'>;
+  readonly stdio: ProcessStdio;
+  readonly output: StepOutput;
+  /** Works at the same time as the runtime. */
+  readonly join: (created: Promise<{ readonly pid: number }>) => Promise<void>;
+}
+
+/**
+ * Returns the exit code when the process has ended and all that it has written was taken. A process that cannot be
+ * started says why on its standard error. `undo` removes what is left of it.
+ * @throws the signal's reason when it is cancelled; then the process is dead as well.
+ */
+export async function runProcess(
+  tasks: TaskService,
+  { task, stdio, output, join }: StepProcess,
+  undo: Undo,
+  signal: AbortSignal,
+): Promise<number> {
+  const { id } = task;
+  const exit = exitOf(tasks, id);
+  const kill = (): void => void tasks.kill(id, SIGKILL, { all: true }).catch(() => undefined);
+  try {
+    undo.add('task', () => tasks.delete(id));
+    const created = tasks.create({ ...task, stdio: stdio.paths });
+    await allDone([created, join(created)]);
+    signal.throwIfAborted();
+    const pump = new OutputPump(stdio, output);
+    await tasks.start(id);
+    signal.addEventListener('abort', kill, { once: true });
+    if (signal.aborted) kill();
+    const exitCode = await exit.code;
+    await pump.drained();
+    signal.throwIfAborted();
+    return exitCode;
+  } catch (error) {
+    if (signal.aborted || !isRefused(error)) throw error;
+    await output(2, Buffer.from(`runc run failed: ${reasonIn(error.message)}\n`));
+    return NOT_STARTED;
+  } finally {
+    signal.removeEventListener('abort', kill);
+    exit.forget();
+  }
+}
+
+function exitOf(tasks: TaskService, id: string): { readonly code: Promise<number>; readonly forget: () => void } {
+  let forget = (): void => undefined;
+  const code = new Promise<number>((resolve) => {
+    forget = tasks.onEvent((event) => {
+      if (event.type === 'exit' && event.id === id && event.execId === '') resolve(event.exit.exitCode);
+    });
+  });
+  return { code, forget: () => forget() };
+}
+
+/** Tells whether the runtime has refused to start the program, which is the step's own mistake. */
+function isRefused(error: unknown): error is Error {
+  return isEngineError(error) && error.details['runtimeError'] === true;
+}
+
+/** Returns what the runtime says, without the words of those who have called it. */
+function reasonIn(message: string): string {
+  const at = message.indexOf('unable to start container process');
+  return at < 0 ? message : message.slice(at);
+}
