@@ -1,7 +1,10 @@
 /** Makes the build engine and what its classic door needs. */
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Builds } from '../actors/build/builds.js';
 import { ImageConfigs } from '../actors/build/image-configs.js';
+import { StepClaims } from '../actors/build/solve/claims.js';
+import { Slots } from '../actors/kit/slots.js';
 import { FileBuildCache } from '../build/cache/build-cache.js';
 import { TarContexts } from '../build/tar-context.js';
 import { layersOfAll } from '../images/layers-of-all.js';
@@ -12,6 +15,7 @@ import type { Base } from './base.js';
 import { composeBuildDoor } from './build-door.js';
 import type { Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
+import { stepRunDeps } from './step-runs.js';
 import type { Transfers } from './transfers.js';
 
 export interface Builder {
@@ -21,14 +25,10 @@ export interface Builder {
   readonly door: BuildKitDoor;
 }
 
-export function composeBuilder(
-  base: Base,
-  drivers: Drivers,
-  { containers, ios }: Containers,
-  { pulls }: Transfers,
-): Builder {
+export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, { pulls }: Transfers): Builder {
   const { log, replies, temporary, idMaps, dataRoot } = base;
   const { images, layers, pool, emit } = drivers;
+  const { containers, ios } = lives;
   const cache = new FileBuildCache({
     root: join(dataRoot, 'builder/cache'),
     layers,
@@ -38,17 +38,15 @@ export function composeBuilder(
     log,
   });
   const builds = new Builds({
+    ...stepRunDeps(base, drivers, lives, cache),
+    claims: new StepClaims(),
+    processes: new Slots(availableParallelism()),
     cache,
-    log,
     replies,
     images,
-    layers,
-    pool,
     containers,
     ios,
     pulls: pulls.pulls,
-    idMaps,
-    tmpDir: temporary.tmpDir,
     lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []),
     emit: (...event) => emit('image', ...event),
     emitPrune: (attributes) => emit('builder', 'prune', '', attributes),

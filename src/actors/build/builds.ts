@@ -1,4 +1,5 @@
 /** Builds as the doors see them: start one, hear how it goes, cancel it. Each is an actor. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { notImplemented, unavailable } from '../../errors/engine-error.js';
 import type {
   BuildEngine,
@@ -14,10 +15,15 @@ import { type Collection, createCollection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
 import { type BuildMachine, type BuildOutcome, createBuildMachine } from './build.machine.js';
 import { ClassicBuild, type ClassicDeps } from './classic-build.js';
+import { Solve } from './solve/solve.js';
+import type { SolveDeps } from './solve/tools.js';
 
 type Send = (event: Parameters<Collection<BuildMachine>['logic']['transition']>[1]) => void;
 
-export interface BuildsDeps extends ClassicDeps {
+/** When the daemon ends, builds may take this long to end. The next start removes what is left of one. */
+const CLOSE_MS = 10_000;
+
+export interface BuildsDeps extends ClassicDeps, SolveDeps {
   readonly replies: Replies;
   readonly cache: BuildCache;
   readonly emitPrune: (attributes: Readonly<Record<string, string>>) => void;
@@ -34,13 +40,17 @@ export class Builds implements BuildEngine {
   readonly #waiting = new Map<string, Waiting>();
   readonly #deps: BuildsDeps;
   #runs = 0;
+  #idle: () => void = () => undefined;
   #send: Send = () => undefined;
 
   constructor(deps: BuildsDeps) {
     this.#deps = deps;
     this.collection = createCollection({
       kind: 'build',
-      logic: createBuildMachine((request, signal) => work(deps, request, signal)),
+      logic: createBuildMachine({
+        classic: (request, signal) => classicBuild(deps, request, signal),
+        solve: (request, signal) => new Solve(deps, request, signal),
+      }),
       replies: deps.replies,
       onCrash: (id, error) => {
         deps.log.error({ err: error, actor: id }, 'build crashed');
@@ -81,6 +91,16 @@ export class Builds implements BuildEngine {
     return result;
   }
 
+  /** Cancels all builds; resolves when they have given back what they held, or it takes too long. */
+  async close(): Promise<void> {
+    const over = new Promise<void>((resolve) => (this.#idle = resolve));
+    for (const id of this.collection.children.keys()) this.#cancel(id);
+    if (this.#waiting.size === 0) return;
+    const timer = new AbortController();
+    await Promise.race([over, delay(CLOSE_MS, undefined, { signal: timer.signal }).catch(() => undefined)]);
+    timer.abort();
+  }
+
   #cancel(id: string): void {
     if (this.collection.children.has(id)) this.collection.tell(id, { type: 'build.cancel' });
   }
@@ -88,13 +108,13 @@ export class Builds implements BuildEngine {
   #ended(id: string, { result, error }: BuildOutcome): void {
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
+    if (this.#waiting.size === 0) this.#idle();
     if (result) waiting?.resolve(result);
     else waiting?.reject(error);
   }
 }
 
-function work(deps: BuildsDeps, request: BuildRequest, signal: AbortSignal): Promise<BuildResult> {
-  if (request.classic === undefined) throw notImplemented('this engine builds for the classic door only');
-  if (request.classic.squash) throw notImplemented('squash is only supported with experimental mode');
+async function classicBuild(deps: BuildsDeps, request: BuildRequest, signal: AbortSignal): Promise<BuildResult> {
+  if (request.classic?.squash) throw notImplemented('squash is only supported with experimental mode');
   return new ClassicBuild(deps, request, signal).run();
 }

@@ -65,20 +65,22 @@ export function copyLayer(
   });
 }
 
-/** Makes the directory, which belongs to root as those above it. */
+/** Makes the directory and those above it, which belong to the user; empty means root. */
 export function directoryLayer(
-  { pool, idMaps }: CopyDeps,
+  { pool, idMaps, lookUpUser }: CopyDeps,
   layers: StepLayers,
   state: StageState,
   path: string,
+  user = '',
 ): Promise<LayerInfo> {
   return layers.make(state.topLayer, async (rootfs) => {
+    const owner = user === '' ? undefined : await lookUpUser(rootfs, user);
     await pool.run('build-copy', {
       trees: [],
       rootfs,
       destination: path,
       isIntoDirectory: true,
-      owner: undefined,
+      owner,
       isMapped: false,
       chmod: '',
       unpacks: false,

@@ -121,7 +121,8 @@ export function inspectJson(
     RepoTags: image.repoTags,
     RepoDigests: image.repoDigests,
     Parent: image.parent,
-    Comment: config.comment ?? '',
+    // Builders that write no comment of the image write those of its steps.
+    Comment: config.comment || (config.history?.at(-1)?.comment ?? ''),
     ...(created === undefined ? {} : { Created: created }),
     ...(atLeast(1, 45) || !config.container ? {} : { Container: config.container }),
     ...(atLeast(1, 45) ? {} : { ContainerConfig: configJson({}, true) }),

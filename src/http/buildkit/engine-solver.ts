@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ImageConfigs } from '../../actors/build/image-configs.js';
 import type { Host } from '../../build/dockerfile/platform.js';
-import { internal, invalid, messageOf, notFound } from '../../errors/engine-error.js';
+import { internal, invalid, notFound } from '../../errors/engine-error.js';
 import type { PieceSource } from '../../ports/archives.js';
 import type {
   BuildEngine,
@@ -14,7 +14,6 @@ import type {
 } from '../../ports/build.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
-import { ClassicVertices } from './classic-vertices.js';
 import type { ContextCache } from './context-cache.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
 import { imageLookUp } from './image-look-up.js';
@@ -91,20 +90,16 @@ export class EngineSolver implements Solver {
 
   async #run(build: OrderedBuild, dockerfile: LoadedDockerfile): Promise<BuildResult> {
     const { job } = build;
-    const vertices = new ClassicVertices(job);
-    const running = this.#parts.engine.start(await this.#request(build, dockerfile, vertices));
+    const running = this.#parts.engine.start(await this.#request(build, dockerfile));
     const cancel = (): void => running.cancel();
     job.signal.addEventListener('abort', cancel, { once: true });
     if (job.signal.aborted) cancel();
     try {
       const result = await running.result;
-      vertices.end();
       requireTaken(build);
       return result;
     } catch (error) {
-      const vertex = vertices.current;
-      vertices.end(messageOf(error));
-      throw describeFailure(error, dockerfile, vertex);
+      throw describeFailure(error, dockerfile);
     } finally {
       job.signal.removeEventListener('abort', cancel);
     }
@@ -127,15 +122,13 @@ export class EngineSolver implements Solver {
     return removed;
   }
 
-  async #request(build: OrderedBuild, dockerfile: LoadedDockerfile, vertices: ClassicVertices): Promise<BuildRequest> {
+  async #request(build: OrderedBuild, dockerfile: LoadedDockerfile): Promise<BuildRequest> {
     const { attrs, job } = build;
     const { signal } = job;
     return {
       id: `${job.ref}/${randomUUID()}`,
       dockerfile: { name: dockerfile.name, text: dockerfile.text },
       context: dockerfile.context,
-      // The engine has one way to build so far, whose steps leave images.
-      classic: { removeContainers: true, forceRemove: true, squash: false },
       namedContexts: this.#namedContexts(build),
       target: attrs.target,
       buildArgs: attrs.buildArgs,
@@ -167,7 +160,7 @@ export class EngineSolver implements Solver {
       secret: async (id) => secret(await build.session(), id, signal),
       sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
       credentials: (host) => loginOf(build, host),
-      observer: observerOf(job, vertices),
+      observer: observerOf(job),
     };
   }
 
@@ -221,14 +214,14 @@ export class EngineSolver implements Solver {
   }
 }
 
-function observerOf({ progress }: BuildJob, vertices: ClassicVertices): BuildObserver {
+function observerOf({ progress }: BuildJob): BuildObserver {
   return {
     vertex: (vertex) => progress.vertex(vertex),
     status: (status) => progress.status(status),
     log: (...line) => progress.log(...line),
     warning: (warning) => progress.warning(warning),
     ready: () => progress.ready(),
-    classic: (event) => vertices.add(event),
+    classic: () => undefined,
   };
 }
 

@@ -1,0 +1,89 @@
+/** Steps that bring files of the client here: its contexts, and the files that a Dockerfile has in itself. */
+import { mkdir, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import type { InlineFile } from '../../../build/dockerfile/ast.js';
+import { ignoreFileNames, parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
+import { cleanPath } from '../../../build/files/paths.js';
+import { invalid } from '../../../errors/engine-error.js';
+import type { BuildContext, BuildRequest } from '../../../ports/build.js';
+import { newStep, type Operation, type PlannedStep } from './step.js';
+import type { Vertices } from './vertices.js';
+
+/** A context of the client's. The paths that steps read are gathered while the build is planned. */
+export class ClientContext {
+  readonly #paths = new Set<string>();
+  #isWhole = false;
+  #step: PlannedStep | undefined;
+
+  constructor(
+    private readonly context: BuildContext,
+    private readonly name: string,
+    private readonly ignore: Promise<readonly string[]>,
+  ) {}
+
+  /** Returns the step that brings these files and all others that are asked for. */
+  step(paths: readonly string[]): PlannedStep {
+    for (const path of paths) this.#follow(cleanPath(path).slice(1));
+    this.#step ??= newStep({
+      name: this.name,
+      operation: this.#operation(),
+      parent: undefined,
+      sources: [],
+      lines: undefined,
+      isFresh: false,
+    });
+    return this.#step;
+  }
+
+  #follow(path: string): void {
+    if (path === '') this.#isWhole = true;
+    this.#paths.add(path);
+  }
+
+  #operation(): Operation {
+    return {
+      identity: ['context', this.name],
+      perform: async ({ tools, signal }) => {
+        const ignore = await this.ignore;
+        const follow = this.#isWhole ? [] : [...this.#paths].sort();
+        const tree = await this.context.tree({ ignore, follow }, signal);
+        tools.atEnd(() => tree.release());
+        return { layer: undefined, files: { directory: tree.directory, ignore, isMapped: false } };
+      },
+    };
+  }
+}
+
+/** Reads the patterns of the files that are left out of the main context. */
+export async function loadIgnoreFile({ context, dockerfile }: BuildRequest, vertices: Vertices): Promise<string[]> {
+  return vertices.during('[internal] load .dockerignore', async () => {
+    for (const name of ignoreFileNames(dockerfile.name)) {
+      const text = await context.readFile(name);
+      if (text !== undefined) return parseIgnoreFile(text);
+    }
+    return [];
+  });
+}
+
+/** Returns the step that writes the files which an instruction has in itself. */
+export function inlineStep(files: readonly InlineFile[]): PlannedStep {
+  const named = files.map(({ name, content }) => ({ name: inlineName(name), content }));
+  const operation: Operation = {
+    identity: ['inline', named],
+    perform: async ({ tools }) => {
+      const directory = join(await tools.directory('build-inline-'), 'root');
+      await mkdir(directory, { mode: 0o755 });
+      for (const { name, content } of named) await writeFile(join(directory, name), content, { mode: 0o644 });
+      return { layer: undefined, files: { directory, ignore: [], isMapped: false } };
+    },
+  };
+  const name = '[internal] preparing inline document';
+  return newStep({ name, operation, parent: undefined, sources: [], lines: undefined, isFresh: false });
+}
+
+/** @throws EngineError invalid for a name that is none of a file. */
+export function inlineName(name: string): string {
+  const base = basename(cleanPath(name));
+  if (base === '' || base !== name || name.includes('\0')) throw invalid(`invalid name of an inline file: ${name}`);
+  return base;
+}

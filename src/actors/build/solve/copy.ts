@@ -1,0 +1,59 @@
+/** COPY and ADD of files that other steps have brought. */
+import { randomUUID } from 'node:crypto';
+import type { AddInstruction, CopyInstruction } from '../../../build/dockerfile/ast.js';
+import type { SourceTree } from '../../../build/files/copy-files.js';
+import { isEngineError } from '../../../errors/engine-error.js';
+import { absolutePath, copyLayer, type CopyPlan, digestCopy } from '../copy-step.js';
+import type { StageState } from '../stage-state.js';
+import { prefixed, prefixedForClient } from './failure.js';
+import type { Operation, StepWork } from './step.js';
+import { NO_FILES } from './step-result.js';
+
+/** The files of one source of the step. */
+export interface CopiedPaths {
+  /** Its place among the sources of the step; undefined: there are no files. */
+  readonly source: number | undefined;
+  readonly paths: readonly string[];
+}
+
+export function copyOperation(
+  instruction: AddInstruction | CopyInstruction,
+  state: StageState,
+  copied: readonly CopiedPaths[],
+): Operation {
+  const { kind, chown, chmod, destination, exclude } = instruction;
+  const planOf = async (work: StepWork): Promise<CopyPlan> => {
+    const trees: SourceTree[] = [];
+    let isMapped = false;
+    for (const { source, paths } of copied) {
+      const result = source === undefined ? undefined : work.sources[source];
+      const files = await work.tools.filesOf(result ?? NO_FILES);
+      isMapped ||= files.isMapped;
+      trees.push({ root: files.directory, sources: paths, ignore: files.ignore, exclude });
+    }
+    return { instruction, trees, isMapped, belongsToRoot: false };
+  };
+  return {
+    identity: [
+      [kind, chown, chmod, exclude, kind === 'COPY' ? instruction.parents : (instruction.unpack ?? null)],
+      [absolutePath(state, destination), /(?:^|\/)\.{0,2}$/.test(destination), copied],
+    ],
+    content: async (work) => {
+      const plan = await planOf(work);
+      try {
+        const { hex } = await digestCopy(work.tools.deps, { ...plan, belongsToRoot: chown !== '' }, work.signal);
+        return [hex, plan.isMapped];
+      } catch (error) {
+        if (!isEngineError(error) || error.code !== 'NO_SOURCE') throw error;
+        const missing = prefixed(error, `failed to calculate checksum of ref ${randomUUID()}: `);
+        throw prefixedForClient(missing, 'failed to compute cache key: ');
+      }
+    },
+    perform: async (work) => {
+      const { deps, layers } = work.tools;
+      const files = { ...state, topLayer: work.parent?.layer };
+      const layer = await copyLayer(deps, layers, files, await planOf(work), work.signal);
+      return { layer: layer.chainId };
+    },
+  };
+}

@@ -1,0 +1,94 @@
+/** Does the work of steps: looks for what they made before, runs them, keeps what they make. */
+import { EngineError } from '../../../errors/engine-error.js';
+import type { HeldRecord } from '../../../ports/build-cache.js';
+import type { Digest } from '../../../ports/storage.js';
+import { passingKey, stepKey } from './cache-keys.js';
+import { blamed } from './failure.js';
+import type { PlannedStep, StepWork } from './step.js';
+import type { StepResult } from './step-result.js';
+import type { Vertices } from './vertices.js';
+
+/** The answer of the cache. */
+export type LookUp =
+  | { readonly kind: 'found'; readonly result: StepResult }
+  /** It must run. Nobody else does the same until `release` is called. */
+  | { readonly kind: 'missed'; readonly key: string | undefined; readonly release: () => void };
+
+const nothing = (): void => undefined;
+
+export class StepExecutor {
+  constructor(private readonly vertices: Vertices) {}
+
+  started(step: PlannedStep): void {
+    this.vertices.started(step);
+  }
+
+  ended(step: PlannedStep, result: StepResult | undefined, error: EngineError | undefined): void {
+    if (error) this.vertices.failed(step, error);
+    else this.vertices.done(step, result?.isCached === true);
+  }
+
+  /** @throws EngineError with the step and its lines to blame. */
+  async lookUp(work: StepWork): Promise<LookUp> {
+    const { tools, step, signal } = work;
+    return this.#blaming(work, async () => {
+      const key = await stepKey(work);
+      signal.throwIfAborted();
+      if (key === undefined) return { kind: 'missed', key, release: nothing };
+      const release = await tools.deps.claims.take(key, signal);
+      try {
+        const record = step.isFresh ? undefined : await tools.deps.cache.find(key);
+        if (record === undefined) return { kind: 'missed', key, release };
+        release();
+        return { kind: 'found', result: this.#resultOf(work, record, true) };
+      } catch (error) {
+        release();
+        throw error;
+      }
+    });
+  }
+
+  /** Waits until the step may run. Resolves with a function that gives its place back. */
+  async queue({ tools, step, signal }: StepWork): Promise<() => void> {
+    return step.operation.isProcess === true ? tools.deps.processes.take(signal) : nothing;
+  }
+
+  /** @throws EngineError with the step and its lines to blame. */
+  async perform(work: StepWork, key: string | undefined): Promise<StepResult> {
+    return this.#blaming(work, async () => {
+      const { layer, files } = await work.step.operation.perform(work);
+      if (key !== undefined) return this.#resultOf(work, await this.#keep(work, key, layer), false);
+      const createdAt = Date.now();
+      return { layer, files, key: passingKey(work.step.digest), records: [], createdAt, isCached: false };
+    });
+  }
+
+  #keep({ tools, step, parent }: StepWork, key: string, layer: Digest | undefined): Promise<HeldRecord> {
+    const { layers, cache } = tools.deps;
+    const isAdded = step.operation.isImage !== true && layer !== undefined && layer !== parent?.layer;
+    return cache.add({
+      key,
+      parents: parent?.records ?? [],
+      type: 'regular',
+      description: step.operation.description ?? step.name,
+      layer,
+      isEmpty: layer === parent?.layer,
+      sizeBytes: isAdded ? (layers.find(layer)?.sizeBytes ?? 0) : 0,
+    });
+  }
+
+  #resultOf({ tools }: StepWork, record: HeldRecord, isCached: boolean): StepResult {
+    tools.hold(record);
+    const { layer, key, id, createdAt } = record;
+    return { layer, files: undefined, key, records: [id], createdAt, isCached };
+  }
+
+  async #blaming<T>({ step, signal }: StepWork, action: () => Promise<T>): Promise<T> {
+    try {
+      return await action();
+    } catch (error) {
+      if (signal.aborted) throw new EngineError('cancelled', 'context canceled', { cause: error });
+      throw blamed(error, { vertex: step.digest, ...(step.lines && { lines: step.lines }) });
+    }
+  }
+}

@@ -1,0 +1,62 @@
+/** The outputs of a build: images in the store, and files for the door. */
+import { canonicalString, parseReference, withDefaultTag } from '../../../images/reference.js';
+import { eventAttributes } from '../../../images/removal.js';
+import { EngineError } from '../../../errors/engine-error.js';
+import type { BuildOutput, PlatformResult } from '../../../ports/build.js';
+import type { Digest } from '../../../ports/storage.js';
+import { configBytes } from './image-config.js';
+import { NO_FILES } from './step-result.js';
+import type { SolveTools } from './tools.js';
+import type { Vertices } from './vertices.js';
+
+/** Makes the outputs of a request. Returns the ID of the image; undefined when none is wanted. */
+export async function exportResult(
+  tools: SolveTools,
+  vertices: Vertices,
+  result: PlatformResult,
+  signal: AbortSignal,
+): Promise<Digest | undefined> {
+  let image: Digest | undefined;
+  for (const output of tools.request.outputs) {
+    if (signal.aborted) throw new EngineError('cancelled', 'context canceled');
+    if (output.kind === 'image') image = await exportImage(tools, vertices, result, output);
+    else await exportFiles(tools, result, output);
+  }
+  return image;
+}
+
+function exportImage(
+  { deps: { images, emit } }: SolveTools,
+  vertices: Vertices,
+  { config, topLayer }: PlatformResult,
+  { names }: Extract<BuildOutput, { kind: 'image' }>,
+): Promise<Digest> {
+  return vertices.during('exporting to image', async (vertex) => {
+    // The layers are in the store already.
+    if (topLayer !== undefined) await vertices.status(vertex, 'exporting layers', () => Promise.resolve());
+    const bytes = configBytes(config);
+    const image = await images.create(bytes);
+    await vertices.status(vertex, `writing image ${image.id}`, () => Promise.resolve());
+    const letGo = images.hold(image.id);
+    try {
+      for (const name of names) {
+        const full = canonicalString(withDefaultTag(parseReference(name)));
+        await vertices.status(vertex, `naming to ${full}`, () => images.tag(name, image.id));
+        emit('tag', image.id, eventAttributes(image, name));
+      }
+      emit('create', image.id, eventAttributes(image, image.id));
+    } finally {
+      letGo();
+    }
+    return image.id;
+  });
+}
+
+async function exportFiles(
+  tools: SolveTools,
+  { platform, topLayer }: PlatformResult,
+  { take }: Extract<BuildOutput, { kind: 'files' }>,
+): Promise<void> {
+  const { directory } = await tools.filesOf({ ...NO_FILES, layer: topLayer });
+  await take([{ platform, directory }]);
+}

@@ -1,0 +1,97 @@
+/** Contexts that the client gives names: they stand for images and stages. */
+import type { LineRange } from '../../../build/dockerfile/ast.js';
+import { normalizeReference } from '../../../build/dockerfile/reference.js';
+import { parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
+import { invalid, notImplemented } from '../../../errors/engine-error.js';
+import type { NamedContext, PlatformResult } from '../../../ports/build.js';
+import { hostPlatform } from '../../../registry/platform.js';
+import { type BaseImages, imageStep } from './base.js';
+import { ClientContext } from './contexts.js';
+import { imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
+import { newStep, type PlannedStep } from './step.js';
+import type { SolveTools } from './tools.js';
+import type { Vertices } from './vertices.js';
+
+/** Where the ignore file of a directory is. */
+const IGNORE_FILE = '.dockerignore';
+
+type Begin = Omit<StagePlan, 'scope'>;
+
+export class NamedContexts {
+  readonly #directories = new Map<string, ClientContext>();
+
+  constructor(
+    private readonly tools: SolveTools,
+    private readonly vertices: Vertices,
+  ) {}
+
+  /** Returns what a stage based on a context begins with. */
+  async base(name: string, images: BaseImages, lines: LineRange): Promise<Begin> {
+    const context = this.#get(name);
+    if (context.kind === 'image') {
+      const image = await images.load({ ...imageOf(context.reference), platform: undefined, lines });
+      const last = imageStep(imageOf(context.reference).name, image, `[context ${name}] `, lines);
+      return { state: imageState(image), last, history: imageHistory(image) };
+    }
+    if (context.kind === 'result') return resultBegin(name, context.result);
+    const last = await this.files(name, images, lines);
+    return { state: scratchState(hostPlatform()), last, history: [] };
+  }
+
+  /** Returns the step that gives the files of a context; undefined: there are none. */
+  async files(name: string, images: BaseImages, lines: LineRange): Promise<PlannedStep | undefined> {
+    const context = this.#get(name);
+    switch (context.kind) {
+      case 'tree':
+        // All of it is brought, because the paths that are read are not known here.
+        return this.#directory(name, context).step(['/']);
+      case 'remote':
+        throw notImplemented('named contexts at addresses are not supported by this builder yet');
+      default:
+        return (await this.base(name, images, lines)).last;
+    }
+  }
+
+  #directory(name: string, { context }: Extract<NamedContext, { kind: 'tree' }>): ClientContext {
+    const known = this.#directories.get(name);
+    if (known) return known;
+    const ignore = this.vertices.during(
+      `[context ${name}] load ${IGNORE_FILE}`,
+      async () => parseIgnoreFile((await context.readFile(IGNORE_FILE)) ?? ''),
+      ['context', name, IGNORE_FILE],
+    );
+    ignore.catch(() => undefined);
+    const directory = new ClientContext(context, `[context ${name}] load from client`, ignore);
+    this.#directories.set(name, directory);
+    return directory;
+  }
+
+  #get(name: string): NamedContext {
+    const context = this.tools.request.namedContexts.get(name);
+    if (context === undefined) throw invalid(`there is no context ${name}`);
+    return context;
+  }
+}
+
+function imageOf(reference: string): { readonly name: string; readonly written: string } {
+  return { name: normalizeReference(reference), written: reference };
+}
+
+function resultBegin(name: string, { config: document, topLayer }: PlatformResult): Begin {
+  const { config = {}, author = '', os, architecture, variant, history = [] } = document;
+  const state = { ...scratchState({ os, architecture }), config, author, variant };
+  if (topLayer === undefined) return { state, last: undefined, history };
+  const last = newStep({
+    name: `[context ${name}] FROM ${name}`,
+    operation: {
+      identity: ['result', topLayer],
+      content: () => Promise.resolve(null),
+      perform: () => Promise.resolve({ layer: topLayer }),
+    },
+    parent: undefined,
+    sources: [],
+    lines: undefined,
+    isFresh: false,
+  });
+  return { state, last, history };
+}

@@ -1,0 +1,237 @@
+/** Plans a build: which steps the target needs, what each begins with, and what the image will say. */
+import type { Dockerfile, Instruction } from '../../../build/dockerfile/ast.js';
+import { parseDockerfile } from '../../../build/dockerfile/parse.js';
+import { StageScope } from '../../../build/dockerfile/scope.js';
+import { type ResolvedStage, StageGraph, type StageSource } from '../../../build/dockerfile/stage-graph.js';
+import { invalid } from '../../../errors/engine-error.js';
+import type { BuildRequest } from '../../../ports/build.js';
+import { hostPlatform } from '../../../registry/platform.js';
+import { refuseOthers } from '../refusals.js';
+import { BaseImages, imageStep } from './base.js';
+import { ClientContext, loadIgnoreFile } from './contexts.js';
+import { NamedContexts } from './named-contexts.js';
+import { imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
+import { StagePlanner } from './stage-planner.js';
+import type { PlannedStep } from './step.js';
+import { isCounted, StepCounter, StepNames } from './step-names.js';
+import type { SolveTools } from './tools.js';
+import type { Vertices } from './vertices.js';
+
+export interface BuildPlan {
+  readonly target: StagePlan;
+  readonly platform: string;
+  /** Build arguments of the request that no instruction used. */
+  readonly unusedArgs: readonly string[];
+}
+
+/** The begin of a stage, before its own instructions. */
+interface Begin extends StagePlan {
+  readonly triggers: readonly string[];
+}
+
+export class Planner {
+  readonly #request: BuildRequest;
+  readonly #dockerfile: Dockerfile;
+  readonly #graph: StageGraph;
+  readonly #images: BaseImages;
+  readonly #names: StepNames;
+  readonly #contexts: NamedContexts;
+  readonly #main: ClientContext;
+  readonly #ignore: Promise<readonly string[]>;
+  readonly #begins = new Map<number, Begin>();
+  readonly #plans = new Map<number, StagePlan>();
+  readonly #usedArgs = new Set<string>();
+  readonly #host = { ...hostPlatform(), osVersion: '' };
+
+  /** @throws DockerfileError */
+  constructor(tools: SolveTools, vertices: Vertices, signal: AbortSignal) {
+    const { request } = tools;
+    this.#request = request;
+    refuseOthers(request, this.#host);
+    this.#dockerfile = parseDockerfile(request.dockerfile.text);
+    this.#contexts = new NamedContexts(tools, vertices);
+    this.#graph = new StageGraph(this.#dockerfile, {
+      target: request.target,
+      buildArgs: request.buildArgs,
+      host: this.#host,
+      buildPlatform: this.#host,
+      targetPlatform: this.#host,
+      hasContext: (key) => request.namedContexts.has(key),
+    });
+    this.#images = new BaseImages(tools, vertices, signal);
+    this.#names = new StepNames(this.#dockerfile.escape);
+    this.#ignore = loadIgnoreFile(request, vertices);
+    this.#ignore.catch(() => undefined);
+    this.#main = new ClientContext(request.context, '[internal] load build context', this.#ignore);
+  }
+
+  /** @throws EngineError, DockerfileError before anything is built. */
+  async plan(): Promise<BuildPlan> {
+    const graph = this.#graph;
+    const reachable = graph.reachable();
+    // Images begin to come at once, whichever stage needs them first.
+    for (const index of reachable) for (const source of this.#sourcesOf(index)) this.#prefetch(index, source);
+    for (const { args } of this.#dockerfile.globalArgs) for (const { key } of args) this.#usedArgs.add(key);
+    const waiting = reachable.toReversed();
+    for (let index = waiting.at(-1); index !== undefined; index = waiting.at(-1)) {
+      const needed = await this.#needed(index);
+      if (needed.length > 0) {
+        waiting.push(...needed.toReversed());
+        continue;
+      }
+      waiting.pop();
+      if (!this.#plans.has(index)) this.#plans.set(index, await this.#planStage(index));
+    }
+    await this.#ignore;
+    const target = this.#plans.get(graph.target);
+    if (target === undefined) throw invalid('the target is not planned');
+    const unusedArgs = [...this.#request.buildArgs.keys()].filter((key) => !this.#usedArgs.has(key));
+    return { target: this.#labelled(target), platform: `${this.#host.os}/${this.#host.architecture}`, unusedArgs };
+  }
+
+  #sourcesOf(index: number): (StageSource | undefined)[] {
+    const stage = this.#graph.stages[index];
+    return stage === undefined ? [] : [stage.base, ...[...stage.sources.values()].flat()];
+  }
+
+  #prefetch(index: number, source: StageSource | undefined): void {
+    const stage = this.#graph.stages[index];
+    if (stage === undefined || source?.kind !== 'image') return;
+    const { lines } = stage.stage;
+    const platform = source === stage.base ? stage.platform : undefined;
+    this.#images.load({ ...source, platform, lines }).catch(() => undefined);
+  }
+
+  /** Returns the stages that must be planned before one: triggers of its base may name new ones. */
+  async #needed(index: number): Promise<number[]> {
+    if (this.#begins.has(index)) return [];
+    const stage = this.#graph.stages[index];
+    if (stage === undefined) return [];
+    const begin = await this.#begin(stage);
+    this.#begins.set(index, begin);
+    if (begin.triggers.length > 0 && !stage.isReplaced) this.#graph.addTriggers(index, begin.triggers);
+    this.#graph.refuseForwardReferences([index]);
+    const sources = this.#sourcesOf(index).flatMap((source) => (source?.kind === 'stage' ? [source.index] : []));
+    return sources.filter((source) => !this.#plans.has(source)).sort((a, b) => a - b);
+  }
+
+  async #begin(stage: ResolvedStage): Promise<Begin> {
+    const { base, platform } = stage;
+    const { lines } = stage.stage;
+    if (base.kind === 'stage') {
+      const plan = this.#plans.get(base.index);
+      if (plan === undefined) throw invalid('a stage is based on one that is not planned');
+      const { config } = plan.state;
+      return {
+        ...plan,
+        state: { ...plan.state, config: { ...config, OnBuild: null }, hasOwnCmd: false },
+        triggers: config.OnBuild ?? [],
+      };
+    }
+    if (base.kind === 'scratch')
+      return { state: scratchState(this.#host), scope: undefined, last: undefined, history: [], triggers: [] };
+    if (base.kind === 'context') {
+      const begin = await this.#contexts.base(base.name, this.#images, lines);
+      return { ...begin, scope: undefined, triggers: begin.state.config.OnBuild ?? [] };
+    }
+    const image = await this.#images.load({ ...base, platform, lines });
+    const state = imageState(image);
+    return {
+      state: { ...state, config: { ...state.config, OnBuild: null } },
+      scope: undefined,
+      last: undefined,
+      history: imageHistory(image),
+      triggers: state.config.OnBuild ?? [],
+    };
+  }
+
+  async #planStage(index: number): Promise<StagePlan> {
+    const stage = this.#graph.stages[index];
+    const begin = this.#begins.get(index);
+    if (stage === undefined || begin === undefined) throw invalid('a stage is planned too early');
+    if (stage.isReplaced) return begin;
+    const counter = this.#counter(stage);
+    const last = stage.base.kind === 'image' ? await this.#imageStep(stage, counter.next()) : begin.last;
+    const scope = new StageScope(
+      { imageEnv: variablesOf(begin.state.config.Env ?? []), stage: begin.scope },
+      this.#graph.globals,
+      this.#request.buildArgs,
+      this.#graph.expander,
+    );
+    const planner = new StagePlanner({
+      request: this.#request,
+      names: this.#names,
+      counter,
+      scope,
+      isFresh: this.#isFresh(stage),
+      state: begin.state,
+      last,
+      history: begin.history,
+      context: (paths) => this.#main.step(paths),
+      usedArgs: this.#usedArgs,
+    });
+    for (const [at, instruction] of stage.instructions.entries()) {
+      const sources = await this.#stepsOf(stage, instruction);
+      planner.add(instruction, { sources, isTrigger: at < stage.triggers });
+    }
+    return planner.plan();
+  }
+
+  #counter({ stage, label, instructions, triggers, base, sources }: ResolvedStage): StepCounter {
+    const own = instructions.slice(triggers).filter(isCounted).length;
+    const hasImages = [...sources.values()].flat().some((source) => source?.kind === 'image');
+    const name = label === '' && hasImages ? stage.name || `stage-${stage.index}` : label || stage.name;
+    return new StepCounter(name, own + triggers + (base.kind === 'image' ? 1 : 0));
+  }
+
+  #isFresh({ stage }: ResolvedStage): boolean {
+    const { noCache } = this.#request;
+    if (noCache === undefined || noCache === 'all') return noCache === 'all';
+    return noCache.includes(stage.name || String(stage.index));
+  }
+
+  async #imageStep(stage: ResolvedStage, prefix: string): Promise<PlannedStep> {
+    const { base, platform } = stage;
+    const { lines } = stage.stage;
+    if (base.kind !== 'image') throw invalid('a stage has no image');
+    return imageStep(base.name, await this.#images.load({ ...base, platform, lines }), prefix, lines);
+  }
+
+  /** Returns the steps whose files an instruction reads; undefined for one without files. */
+  async #stepsOf(
+    stage: ResolvedStage,
+    instruction: Instruction,
+  ): Promise<readonly (PlannedStep | 'none' | undefined)[]> {
+    const sources = stage.sources.get(instruction) ?? [];
+    return Promise.all(sources.map(async (source) => source && this.#stepOf(source, instruction)));
+  }
+
+  async #stepOf(source: StageSource, { lines }: Instruction): Promise<PlannedStep | 'none'> {
+    switch (source.kind) {
+      case 'stage':
+        return this.#plans.get(source.index)?.last ?? 'none';
+      case 'image':
+        return imageStep(source.name, await this.#images.load({ ...source, platform: undefined, lines }), '', lines);
+      case 'context':
+        return (await this.#contexts.files(source.name, this.#images, lines)) ?? 'none';
+      default:
+        return 'none';
+    }
+  }
+
+  /** Adds the labels of the request, which no history tells of. */
+  #labelled(plan: StagePlan): StagePlan {
+    const { labels } = this.#request;
+    if (labels.size === 0) return plan;
+    const { config } = plan.state;
+    const Labels = { ...config.Labels, ...Object.fromEntries(labels) };
+    return { ...plan, state: { ...plan.state, config: { ...config, Labels } } };
+  }
+}
+
+function variablesOf(env: readonly string[]): [string, string][] {
+  return env.map((entry) => {
+    const at = entry.indexOf('=');
+    return at < 0 ? [entry, ''] : [entry.slice(0, at), entry.slice(at + 1)];
+  });
+}

@@ -1,0 +1,93 @@
+/** RUN: a process that changes the files of the stage. */
+import type { RunInstruction } from '../../../build/dockerfile/ast.js';
+import { isEngineError } from '../../../errors/engine-error.js';
+import { runStep } from '../run/run-step.js';
+import type { StageState } from '../stage-state.js';
+import { processText } from './history-text.js';
+import { prefixed } from './failure.js';
+import type { RunWords } from './run-words.js';
+import type { Operation, StepWork } from './step.js';
+import { NO_FILES } from './step-result.js';
+
+export interface PlannedRun {
+  readonly instruction: RunInstruction;
+  readonly state: StageState;
+  readonly words: RunWords;
+  /** The command line with the shell of the stage. */
+  readonly argv: readonly string[];
+  /** `NAME=value` of ENV and ARG. */
+  readonly env: readonly string[];
+  /** For each mount the place of its files among the sources of the step; `none`: of a stage without files. */
+  readonly mountSources: readonly (number | 'none' | undefined)[];
+}
+
+export function runOperation(planned: PlannedRun): Operation {
+  const { instruction, state, words, argv, env, mountSources } = planned;
+  const { mounts, network, security, devices } = instruction;
+  return {
+    identity: [
+      ['RUN', argv, words.program?.content ?? null, env],
+      [state.config.WorkingDir ?? '', state.config.User ?? '', mounts, network, security, devices],
+    ],
+    description: `mount / from exec ${argv.join(' ')}`,
+    isProcess: true,
+    content: (work) => mountedContent(planned, work),
+    perform: async (work) => {
+      const { tools, step, sources, signal } = work;
+      const { deps, layers, request } = tools;
+      const { observer } = request;
+      try {
+        const layer = await runStep(
+          deps,
+          {
+            instruction,
+            state: { ...state, topLayer: work.parent?.layer },
+            argv,
+            program: words.program,
+            env,
+            request,
+            layers,
+            treeOf: async (mount) => {
+              const place = mountSources[mount];
+              if (place === undefined) return undefined;
+              return tools.filesOf((place === 'none' ? undefined : sources[place]) ?? NO_FILES);
+            },
+            output: async (stream, bytes) => {
+              observer.log(step.digest, stream, bytes);
+              await observer.ready?.();
+            },
+          },
+          signal,
+        );
+        return { layer: layer.chainId };
+      } catch (error) {
+        if (signal.aborted || (isEngineError(error) && error.code === 'STEP_REFUSED')) throw error;
+        throw prefixed(error, `${processText(argv)} did not complete successfully: `);
+      }
+    },
+  };
+}
+
+/** Returns what tells the files of mounts apart: those of layers are known by their results. */
+async function mountedContent({ instruction, mountSources }: PlannedRun, work: StepWork): Promise<unknown> {
+  const found: unknown[] = [];
+  for (const [at, place] of mountSources.entries()) {
+    const result = typeof place === 'number' ? work.sources[place] : undefined;
+    const mount = instruction.mounts[at];
+    if (result === undefined || mount === undefined) continue;
+    if (result.files === undefined) {
+      found.push([result.key, result.layer]);
+      continue;
+    }
+    const { directory: root, ignore } = result.files;
+    const tree = { root, sources: [mount.source || '/'], ignore, exclude: [] };
+    const { deps } = work.tools;
+    const { hex } = await deps.pool.run(
+      'build-digest',
+      { trees: [tree], ignoresOwners: false },
+      { signal: work.signal },
+    );
+    found.push(hex);
+  }
+  return found;
+}

@@ -1,0 +1,65 @@
+/** The steps that a target needs, and which of them can begin. */
+import { inputsOf, type PlannedStep } from './step.js';
+import type { StepResult } from './step-result.js';
+
+export class Schedule {
+  /** All steps, each after those that it needs. */
+  readonly steps: readonly PlannedStep[];
+  readonly #results = new Map<string, StepResult>();
+  readonly #missing = new Map<string, number>();
+  readonly #users = new Map<string, PlannedStep[]>();
+  #ready: PlannedStep[] = [];
+
+  constructor(target: PlannedStep | undefined) {
+    this.steps = target === undefined ? [] : inOrder(target);
+    for (const step of this.steps) {
+      const inputs = new Set(inputsOf(step).map(({ digest }) => digest));
+      this.#missing.set(step.digest, inputs.size);
+      if (inputs.size === 0) this.#ready.push(step);
+      for (const input of inputs) {
+        const users = this.#users.get(input);
+        if (users) users.push(step);
+        else this.#users.set(input, [step]);
+      }
+    }
+  }
+
+  /** Returns the steps that can begin and were not returned before. */
+  take(): readonly PlannedStep[] {
+    return this.#ready.splice(0);
+  }
+
+  complete(digest: string, result: StepResult): void {
+    this.#results.set(digest, result);
+    for (const user of this.#users.get(digest) ?? []) {
+      const missing = (this.#missing.get(user.digest) ?? 1) - 1;
+      this.#missing.set(user.digest, missing);
+      if (missing === 0) this.#ready.push(user);
+    }
+  }
+
+  /** Returns the result of a step that is complete. */
+  resultOf(step: PlannedStep): StepResult {
+    const result = this.#results.get(step.digest);
+    if (result === undefined) throw new Error(`step ${step.name} has no result`);
+    return result;
+  }
+}
+
+/** The walk keeps its own stack, for long chains. Steps with the same digest are one. */
+function inOrder(target: PlannedStep): PlannedStep[] {
+  const found = new Map<string, PlannedStep>();
+  const stack = [{ step: target, inputs: inputsOf(target) }];
+  const seen = new Set([target.digest]);
+  for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
+    const input = top.inputs.shift();
+    if (input === undefined) {
+      found.set(top.step.digest, top.step);
+      stack.pop();
+    } else if (!seen.has(input.digest)) {
+      seen.add(input.digest);
+      stack.push({ step: input, inputs: inputsOf(input) });
+    }
+  }
+  return [...found.values()];
+}

@@ -1,0 +1,85 @@
+/** One build of BuildKit's clients: the parts of its machine that do the work. */
+import type { BuildRequest, BuildResult } from '../../../ports/build.js';
+import { exportResult } from './exports.js';
+import { StepExecutor } from './executor.js';
+import { imageConfig } from './image-config.js';
+import { type BuildPlan, Planner } from './planner.js';
+import { Schedule } from './schedule.js';
+import type { StepResult } from './step-result.js';
+import type { StepInput } from './step.machine.js';
+import { type SolveDeps, SolveTools } from './tools.js';
+import { Vertices } from './vertices.js';
+
+export class Solve {
+  readonly #tools: SolveTools;
+  readonly #vertices: Vertices;
+  readonly #executor: StepExecutor;
+  readonly #abort = new AbortController();
+  readonly #signal: AbortSignal;
+  #planned: { readonly plan: BuildPlan; readonly schedule: Schedule } | undefined;
+
+  constructor(
+    private readonly deps: SolveDeps,
+    request: BuildRequest,
+    signal: AbortSignal,
+  ) {
+    this.#tools = new SolveTools(deps, request);
+    this.#vertices = new Vertices(request.observer);
+    this.#executor = new StepExecutor(this.#vertices);
+    this.#signal = AbortSignal.any([signal, this.#abort.signal]);
+  }
+
+  /** @throws EngineError, DockerfileError */
+  async plan(): Promise<void> {
+    const plan = await new Planner(this.#tools, this.#vertices, this.#signal).plan();
+    this.#signal.throwIfAborted();
+    const schedule = new Schedule(plan.target.last);
+    for (const step of schedule.steps) this.#vertices.announce(step);
+    this.#planned = { plan, schedule };
+  }
+
+  /** Returns the steps that can begin. */
+  next(): readonly StepInput[] {
+    const { schedule } = this.#parts();
+    return schedule.take().map((step) => {
+      const { parent, sources } = step;
+      const work = {
+        tools: this.#tools,
+        step,
+        parent: parent && schedule.resultOf(parent),
+        sources: sources.map((source) => schedule.resultOf(source)),
+        signal: this.#signal,
+      };
+      return { executor: this.#executor, work };
+    });
+  }
+
+  complete(digest: string, result: StepResult): void {
+    this.#parts().schedule.complete(digest, result);
+  }
+
+  /** Cancels what runs. */
+  abort(reason: unknown): void {
+    this.#abort.abort(reason);
+  }
+
+  async export(): Promise<BuildResult> {
+    const { plan, schedule } = this.#parts();
+    const { target, platform, unusedArgs } = plan;
+    const topLayer = target.last && schedule.resultOf(target.last).layer;
+    const config = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
+    const result = { platform, config, topLayer };
+    const imageId = await exportResult(this.#tools, this.#vertices, result, this.#signal);
+    return { platforms: [result], imageId, unusedArgs };
+  }
+
+  /** Gives back what the build has held. */
+  close(): Promise<void> {
+    return this.#tools.close();
+  }
+
+  #parts(): { readonly plan: BuildPlan; readonly schedule: Schedule } {
+    if (this.#planned === undefined) throw new Error('the build is not planned');
+    return this.#planned;
+  }
+}

@@ -1,0 +1,153 @@
+/** Plans the instructions of one stage, one after the other. */
+import type {
+  AddInstruction,
+  CopyInstruction,
+  Instruction,
+  RunInstruction,
+  WorkdirInstruction,
+} from '../../../build/dockerfile/ast.js';
+import { environmentOf, type StageScope } from '../../../build/dockerfile/scope.js';
+import type { BuildRequest } from '../../../ports/build.js';
+import { absolutePath } from '../copy-step.js';
+import { shellOf, type StageState } from '../stage-state.js';
+import { inlineStep } from './contexts.js';
+import { type CopiedPaths, copyOperation } from './copy.js';
+import { copyText, runText, workdirText } from './history-text.js';
+import { isRemote, remoteStep } from './remote.js';
+import { runOperation } from './run.js';
+import { runWords } from './run-words.js';
+import { configured, emptyEntry, isConfig, layerEntry, type PlannedHistory, type StagePlan } from './stage-plan.js';
+import { newStep, type Operation, type PlannedStep } from './step.js';
+import type { StepCounter, StepNames } from './step-names.js';
+import { workdirOperation } from './workdir.js';
+
+export interface StagePlannerInput {
+  readonly request: BuildRequest;
+  readonly names: StepNames;
+  readonly counter: StepCounter;
+  readonly scope: StageScope;
+  readonly state: StageState;
+  readonly last: PlannedStep | undefined;
+  readonly history: readonly PlannedHistory[];
+  readonly isFresh: boolean;
+  /** Returns the step that brings these paths of the main context. */
+  readonly context: (paths: readonly string[]) => PlannedStep;
+  /** Gets the names of arguments that are used. */
+  readonly usedArgs: Set<string>;
+}
+
+/** Facts about an instruction besides its words. */
+export interface InstructionFacts {
+  /** The sources of `--from`, and of each mount; `none` has no files. */
+  readonly sources: readonly (PlannedStep | 'none' | undefined)[];
+  /** It is a trigger of the base. */
+  readonly isTrigger: boolean;
+}
+
+/** A step that is about to be added. */
+interface NewStep {
+  readonly instruction: Instruction;
+  readonly name: string;
+  readonly operation: Operation;
+  readonly sources: readonly PlannedStep[];
+  readonly text: string;
+}
+
+export class StagePlanner {
+  #state: StageState;
+  #last: PlannedStep | undefined;
+  readonly #history: PlannedHistory[];
+
+  constructor(private readonly input: StagePlannerInput) {
+    this.#state = input.state;
+    this.#last = input.last;
+    this.#history = [...input.history];
+  }
+
+  plan(): StagePlan {
+    return { state: this.#state, scope: this.input.scope, last: this.#last, history: this.#history };
+  }
+
+  /** @param written as the Dockerfile has it. @throws EngineError with the lines of the instruction. */
+  add(written: Instruction, facts: InstructionFacts): void {
+    const instruction = this.input.scope.next(written);
+    if (instruction.kind === 'ARG') for (const { key } of instruction.args) this.input.usedArgs.add(key);
+    if (isConfig(instruction)) {
+      const { state, entries } = configured(this.#state, instruction);
+      this.#state = state;
+      this.#history.push(...entries);
+    } else if (instruction.kind === 'RUN') this.#run(instruction, facts);
+    else if (instruction.kind === 'WORKDIR') this.#workdir(instruction, facts);
+    else this.#copy(instruction, facts);
+  }
+
+  #addStep({ instruction, name, operation, sources, text }: NewStep): void {
+    const { isFresh } = this.input;
+    this.#last = newStep({ name, operation, parent: this.#last, sources, lines: instruction.lines, isFresh });
+    this.#history.push(layerEntry(text, this.#last));
+  }
+
+  #nameOf(
+    instruction: Instruction,
+    { isTrigger }: InstructionFacts,
+    secrets = new Set<string>(),
+    summary = '',
+  ): string {
+    const { counter, names, scope } = this.input;
+    const shown = names.instruction(instruction, environmentOf(scope.env), secrets, summary);
+    return `${counter.next()}${isTrigger ? 'ONBUILD ' : ''}${shown}`;
+  }
+
+  #workdir(instruction: WorkdirInstruction, facts: InstructionFacts): void {
+    const path = absolutePath(this.#state, instruction.path);
+    this.#state = { ...this.#state, config: { ...this.#state.config, WorkingDir: path } };
+    const text = workdirText(path);
+    if (path === '/') {
+      this.#history.push(emptyEntry(text));
+      return;
+    }
+    const operation = workdirOperation(this.#state, path);
+    this.#addStep({ instruction, name: this.#nameOf(instruction, facts), operation, sources: [], text });
+  }
+
+  #run(instruction: RunInstruction, facts: InstructionFacts): void {
+    const { scope, context } = this.input;
+    const words = runWords(instruction);
+    const argv = instruction.command.isShellForm ? [...shellOf(this.#state.config), ...words.args] : words.args;
+    const sources: PlannedStep[] = [];
+    const mountSources = instruction.mounts.map((mount, at) => {
+      let source = facts.sources[at];
+      if (source === undefined && mount.type === 'bind') source = context([mount.source]);
+      if (source === undefined || source === 'none') return source;
+      sources.push(source);
+      return sources.length - 1;
+    });
+    const secrets = new Set(instruction.mounts.flatMap(({ type, env }) => (type === 'secret' && env ? [env] : [])));
+    const env = [...scope.env].map(([key, value]) => `${key}=${value}`);
+    const operation = runOperation({ instruction, state: this.#state, words, argv, env, mountSources });
+    const name = this.#nameOf(instruction, facts, secrets, words.summary);
+    this.#addStep({ instruction, name, operation, sources, text: runText(argv, scope) });
+  }
+
+  #copy(instruction: AddInstruction | CopyInstruction, facts: InstructionFacts): void {
+    const sources: PlannedStep[] = [];
+    const copied: CopiedPaths[] = [];
+    const add = (step: PlannedStep | 'none', paths: readonly string[]): void => {
+      if (step !== 'none') sources.push(step);
+      copied.push({ source: step === 'none' ? undefined : sources.length - 1, paths });
+    };
+    const [from] = facts.sources;
+    const remote = instruction.kind === 'ADD' ? instruction.sources.filter(isRemote) : [];
+    const local = instruction.sources.filter((path) => !remote.includes(path));
+    if (local.length > 0) add(from ?? this.input.context(local), local);
+    if (instruction.kind === 'ADD') for (const url of remote) add(remoteStep(url, instruction), ['/']);
+    if (instruction.inlineFiles.length > 0)
+      add(
+        inlineStep(instruction.inlineFiles),
+        instruction.inlineFiles.map(({ name }) => name),
+      );
+    const operation = copyOperation(instruction, this.#state, copied);
+    const name = this.#nameOf(instruction, facts);
+    this.#addStep({ instruction, name, operation, sources, text: copyText(instruction) });
+  }
+}

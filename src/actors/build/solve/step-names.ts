@@ -1,0 +1,49 @@
+/** The names of steps, such as `[build 2/7] RUN make`. */
+import type { Instruction } from '../../../build/dockerfile/ast.js';
+import { DockerfileError } from '../../../build/dockerfile/dockerfile-error.js';
+import { type Environment, ShellLexer } from '../../../build/dockerfile/shell-lexer.js';
+
+/** Returns whether an instruction counts in the names of steps. */
+export function isCounted({ kind }: Instruction): boolean {
+  return kind === 'RUN' || kind === 'COPY' || kind === 'ADD' || kind === 'WORKDIR';
+}
+
+export class StepNames {
+  readonly #lexer: ShellLexer;
+
+  constructor(escape: '\\' | '`') {
+    this.#lexer = new ShellLexer({ escape, keepsQuotes: true, keepsUnset: true });
+  }
+
+  /** Returns an instruction with the values of its variables. @param secrets variables whose values nobody may see. */
+  instruction(instruction: Instruction, environment: Environment, secrets: ReadonlySet<string>, summary = ''): string {
+    const visible: Environment = { get: (name) => (secrets.has(name) ? '****' : environment.get(name)) };
+    const text = instruction.original + summary;
+    let shown = text;
+    try {
+      shown = this.#lexer.process(text, visible).result;
+    } catch (error) {
+      // A line for a shell need not be one for this lexer.
+      if (!(error instanceof DockerfileError)) throw error;
+    }
+    const { keyword } = instruction;
+    return shown.startsWith(keyword) ? keyword.toUpperCase() + shown.slice(keyword.length) : shown;
+  }
+}
+
+/** Counts the steps of a stage. */
+export class StepCounter {
+  #at = 0;
+
+  /** @param label of the stage; empty when there is only one. @param total of its steps. */
+  constructor(
+    private readonly label: string,
+    private readonly total: number,
+  ) {}
+
+  /** Returns what the name of the next step begins with. */
+  next(): string {
+    const number = String(++this.#at).padStart(String(this.total).length);
+    return `[${this.label}${this.label === '' ? '' : ' '}${number}/${this.total}] `;
+  }
+}

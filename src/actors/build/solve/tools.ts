@@ -1,0 +1,88 @@
+/** The drivers that the steps of one build work with, and what they hold until the build ends. */
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { BuildCache, HeldRecord } from '../../../ports/build-cache.js';
+import type { BuildRequest } from '../../../ports/build.js';
+import type { ImageEmit } from '../../../images/removal.js';
+import type { Logger } from '../../../ports/logger.js';
+import type { Digest, LayerStore } from '../../../ports/storage.js';
+import { detachMount } from '../../../sys/mount/mount.js';
+import type { Slots } from '../../kit/slots.js';
+import type { BaseImageDeps } from '../base-image.js';
+import type { CopyDeps } from '../copy-step.js';
+import type { StepRunDeps } from '../run/run-step.js';
+import { StepLayers } from '../step-layers.js';
+import type { StepClaims } from './claims.js';
+import type { SourceFiles, StepResult } from './step-result.js';
+
+/** The parts of the daemon that all builds share. */
+export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
+  readonly layers: LayerStore;
+  readonly cache: BuildCache;
+  readonly claims: StepClaims;
+  /** As many as processes of steps may run at a time. */
+  readonly processes: Slots;
+  readonly emit: ImageEmit;
+  readonly tmpDir: string;
+  readonly log: Logger;
+}
+
+export class SolveTools {
+  readonly layers: StepLayers;
+  readonly #records: HeldRecord[] = [];
+  readonly #roots = new Map<string, Promise<string>>();
+  readonly #cleanup: (() => Promise<unknown>)[] = [];
+
+  constructor(
+    readonly deps: SolveDeps,
+    readonly request: BuildRequest,
+  ) {
+    this.layers = new StepLayers(deps.layers);
+  }
+
+  /** Keeps a record of the cache, with its layer, until the build ends. */
+  hold(record: HeldRecord): void {
+    this.#records.push(record);
+  }
+
+  /** Has something given back when the build ends; what was taken last goes first. */
+  atEnd(giveBack: () => Promise<unknown>): void {
+    this.#cleanup.push(giveBack);
+  }
+
+  /** Makes a directory that is there until the build ends. */
+  async directory(prefix: string): Promise<string> {
+    const place = await mkdtemp(join(this.deps.tmpDir, prefix));
+    this.atEnd(() => rm(place, { recursive: true, force: true }));
+    return place;
+  }
+
+  /** Returns the files of a result for reading. */
+  async filesOf({ layer, files }: Pick<StepResult, 'layer' | 'files'>): Promise<SourceFiles> {
+    if (files) return files;
+    const key = layer ?? '';
+    const root = this.#roots.get(key) ?? this.#mount(layer);
+    this.#roots.set(key, root);
+    return { directory: await root, ignore: [], isMapped: true };
+  }
+
+  /** @param layer undefined: an empty directory. */
+  async #mount(layer: Digest | undefined): Promise<string> {
+    const root = join(await this.directory('build-from-'), 'root');
+    await mkdir(root);
+    if (layer === undefined) return root;
+    this.layers.hold(layer);
+    await this.deps.layers.mountImage(layer, root);
+    this.atEnd(() => detachMount(root));
+    return root;
+  }
+
+  /** Gives everything back. A part that fails does not keep the others. */
+  async close(): Promise<void> {
+    const { log } = this.deps;
+    const failed = (error: unknown): void => log.error({ err: error }, 'a build has left something behind');
+    for (const giveBack of this.#cleanup.splice(0).toReversed()) await giveBack().catch(failed);
+    for (const record of this.#records.splice(0)) await record.release().catch(failed);
+    await this.layers.release().catch(failed);
+  }
+}

@@ -1,0 +1,17 @@
+/** WORKDIR: the directory is made for the user of the stage. */
+import { directoryLayer } from '../copy-step.js';
+import type { StageState } from '../stage-state.js';
+import type { Operation } from './step.js';
+
+export function workdirOperation(state: StageState, path: string): Operation {
+  const { User = '' } = state.config;
+  return {
+    identity: ['WORKDIR', path, User],
+    content: () => Promise.resolve(null),
+    perform: async ({ tools: { deps, layers }, parent }) => {
+      const files = { ...state, topLayer: parent?.layer };
+      const layer = await directoryLayer(deps, layers, files, path, User);
+      return { layer: layer.chainId };
+    },
+  };
+}

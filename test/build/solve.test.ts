@@ -1,0 +1,200 @@
+/** Builds of BuildKit's clients: what runs, when, and what the image says afterwards. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, utimesSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Buildx } from '../support/buildx.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { buildxPlugins } from '../support/dockerd.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { callJson } from '../support/http.js';
+import { waitFor } from '../support/wait.js';
+
+const cleanup = new Cleanup();
+const directory = mkdtempSync(join(tmpdir(), 'solve-'));
+let engine: Engine;
+let image: string;
+let buildx: Buildx;
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+
+before(async () => {
+  ({ engine, image } = await startEngineWithImage(cleanup));
+  buildx = new Buildx(join(directory, 'work'), engine.host);
+});
+after(async () => {
+  rmSync(directory, { recursive: true, force: true });
+  await cleanup.run();
+});
+
+interface HistoryEntry {
+  readonly CreatedBy: string;
+  readonly Comment: string;
+}
+
+async function historyOf(name: string): Promise<HistoryEntry[]> {
+  return callJson<HistoryEntry[]>(engine.socketPath, 'GET', `/images/${name}/history`);
+}
+
+describe('a build of BuildKit', { skip }, () => {
+  test('tells the history in the words of dockerd, and leaves nothing of its steps', async () => {
+    buildx.write(
+      'words/Dockerfile',
+      `FROM ${image}\nARG X=1\nARG Y\nARG Z="quo te" W=2\nENV E1=v1 E2="two words" X=env\nRUN echo hi > /hi\n` +
+        'RUN ["/bin/sh", "-c", "echo \\"x y\\" > /h2"]\nWORKDIR /w\nWORKDIR sub\nWORKDIR /\n' +
+        'COPY --chown=1:2 --chmod=644 f g* /dst/\nADD f /added\nLABEL a=b "c d"="e f"\nEXPOSE 9 3/tcp 81/udp\n' +
+        'VOLUME /v1 /v2\nUSER nobody\nSTOPSIGNAL SIGTERM\nSHELL ["/bin/sh", "-e", "-c"]\n' +
+        'HEALTHCHECK --interval=1m30s --retries=10 CMD true\nONBUILD RUN echo onbuild\nCMD echo "hi there"\n' +
+        'ENTRYPOINT ["/bin/e p", "a\\"b"]\nMAINTAINER me\nRUN <<EOF\necho heredoc\nEOF\nCOPY <<EOT /inline\nx\nEOT\n',
+    );
+    buildx.write('words/f', 'f');
+    buildx.write('words/g1', 'g');
+    await buildx.ok(['build', '-t', 'words', '--build-arg', 'Y=yy', '--build-arg', 'HTTP_PROXY=http://p', '.'], {
+      in: 'words',
+    });
+    const entries = (await historyOf('words')).filter(({ Comment }) => Comment === 'buildkit.dockerfile.v0');
+    const run = 'RUN |4 X=env Y=yy Z=quo te W=2';
+    assert.deepEqual(entries.map(({ CreatedBy }) => CreatedBy).toReversed(), [
+      'ARG X=1',
+      'ARG Y=yy',
+      'ARG Z=quo te W=2',
+      'ENV E1=v1 E2=two words X=env',
+      `${run} /bin/sh -c echo hi > /hi # buildkit`,
+      `${run} /bin/sh -c echo "x y" > /h2 # buildkit`,
+      'WORKDIR /w',
+      'WORKDIR /w/sub',
+      'WORKDIR /',
+      'COPY --chown=1:2 --chmod=644 f g* /dst/ # buildkit',
+      'ADD f /added # buildkit',
+      'LABEL a=b c d=e f',
+      'EXPOSE [3/tcp 81/udp 9/tcp]',
+      'VOLUME [/v1 /v2]',
+      'USER nobody',
+      'STOPSIGNAL SIGTERM',
+      'SHELL [/bin/sh -e -c]',
+      `HEALTHCHECK &{["CMD-SHELL" "true"] "1m30s" "0s" "0s" "0s" '\\n'}`,
+      'CMD ["/bin/sh" "-e" "-c" "echo \\"hi there\\""]',
+      'ENTRYPOINT ["/bin/e p" "a\\"b"]',
+      'MAINTAINER me',
+      `${run} /bin/sh -e -c echo heredoc\n # buildkit`,
+      'COPY <<EOT /inline # buildkit',
+    ]);
+    const [images, containers] = await Promise.all([
+      callJson<{ RepoTags: string[] }[]>(engine.socketPath, 'GET', '/images/json?all=1'),
+      callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1'),
+    ]);
+    assert.equal(images.length, 2, 'no step leaves an image');
+    assert.deepEqual(containers, []);
+  });
+
+  test('gives the image the configuration of dockerd', async () => {
+    const shown = await callJson<Record<string, unknown> & { Config: object }>(
+      engine.socketPath,
+      'GET',
+      '/images/words/json',
+    );
+    assert.deepEqual(
+      { ...shown.Config, Parent: shown['Parent'], Comment: shown['Comment'], Author: shown['Author'] },
+      {
+        User: 'nobody',
+        ExposedPorts: { '3/tcp': {}, '81/udp': {}, '9/tcp': {} },
+        Env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', 'E1=v1', 'E2=two words', 'X=env'],
+        Entrypoint: ['/bin/e p', 'a"b'],
+        Cmd: ['/bin/sh', '-e', '-c', 'echo "hi there"'],
+        Volumes: { '/v1': {}, '/v2': {} },
+        WorkingDir: '/',
+        Labels: { a: 'b', 'c d': 'e f', flavour: 'plain' },
+        StopSignal: 'SIGTERM',
+        ArgsEscaped: true,
+        Healthcheck: { Test: ['CMD-SHELL', 'true'], Interval: 90e9, Retries: 10 },
+        OnBuild: ['RUN echo onbuild'],
+        Shell: ['/bin/sh', '-e', '-c'],
+        Parent: '',
+        Comment: 'buildkit.dockerfile.v0',
+        Author: 'me',
+      },
+    );
+  });
+
+  test('runs stages at the same time, once each, and only those that are needed', async () => {
+    // Each side ends only when it has heard of the other, over the host's network.
+    buildx.write(
+      'parallel/Dockerfile',
+      `FROM ${image} AS a\nRUN --network=host nc -l -p 39471 -e true; echo a > /out\n` +
+        `FROM ${image} AS b\nRUN --network=host until nc 127.0.0.1 39471 < /dev/null; do :; done; echo b > /out\n` +
+        `FROM ${image} AS unneeded\nRUN exit 1\n` +
+        'FROM scratch\nCOPY --from=a /out /a\nCOPY --from=b /out /b\nCOPY --from=1 /out /c\n',
+    );
+    const built = await buildx.ok(['build', '-o', 'out', '--network', 'host', '.'], { in: 'parallel' });
+    assert.doesNotMatch(built.stderr, /unneeded/);
+  });
+
+  test('takes steps from the cache whose inputs are the same, whatever their times', async () => {
+    buildx.write('cached/Dockerfile', `FROM ${image}\nARG SEED\nCOPY f /f\nRUN echo ran\nCOPY g /g\nRUN echo again\n`);
+    buildx.write('cached/f', 'f');
+    buildx.write('cached/g', 'g');
+    await buildx.ok(['build', '-t', 'cached', '.'], { in: 'cached' });
+    utimesSync(join(buildx.directory, 'cached/f'), 1, 1);
+    const touched = await buildx.ok(['build', '.'], { in: 'cached' });
+    assert.equal(touched.stderr.match(/CACHED/g)?.length, 5, touched.stderr);
+    buildx.write('cached/g', 'changed');
+    const changed = await buildx.ok(['build', '.'], { in: 'cached' });
+    assert.equal(changed.stderr.match(/CACHED/g)?.length, 3, changed.stderr);
+    assert.doesNotMatch(changed.stderr, /^#\d+ [\d.]+ ran$/m);
+    assert.match(changed.stderr, /^#\d+ [\d.]+ again$/m);
+    const argued = await buildx.ok(['build', '--build-arg', 'SEED=1', '.'], { in: 'cached' });
+    assert.match(argued.stderr, /^#\d+ [\d.]+ ran$/m);
+    const proxied = await buildx.ok(['build', '--build-arg', 'https_proxy=x', '.'], { in: 'cached' });
+    assert.doesNotMatch(proxied.stderr, /^#\d+ [\d.]+ ran$/m);
+    const fresh = await buildx.ok(['build', '--no-cache', '.'], { in: 'cached' });
+    assert.match(fresh.stderr, /^#\d+ [\d.]+ ran$/m);
+  });
+
+  test('says which command failed and where, and leaves nothing of it', async () => {
+    const failed = await buildx.run(['build', '-'], { input: `FROM ${image}\nRUN true\nRUN echo said so; exit 7\n` });
+    assert.equal(failed.status, 1);
+    assert.match(failed.stderr, /\[3\/3\] RUN echo said so; exit 7:\n[\d.]+ said so/);
+    assert.match(failed.stderr, /3 \| >>> RUN echo said so; exit 7/);
+    const words = 'process "/bin/sh -c echo said so; exit 7" did not complete successfully: exit code: 7';
+    assert.ok(failed.stderr.includes(`failed to solve: ${words}\n`), failed.stderr);
+    buildx.write('missing/Dockerfile', `FROM ${image}\nCOPY nope /x\n`);
+    const missing = await buildx.run(['build', '.'], { in: 'missing' });
+    assert.match(missing.stderr, /ERROR: failed to calculate checksum of ref \S+: "\/nope": not found/);
+    assert.match(
+      missing.stderr,
+      /failed to solve: failed to compute cache key: failed to calculate checksum of ref \S+: "\/nope": not found/,
+    );
+  });
+
+  test('gives the files of a result to the client', async () => {
+    buildx.write('files/Dockerfile', `FROM scratch\nCOPY f /d/f\n`);
+    buildx.write('files/f', 'in a file');
+    await buildx.ok(['build', '-o', '../out', '.'], { in: 'files' });
+    const packed = await buildx.ok(['build', '-o', 'type=tar,dest=../out.tar', '.'], { in: 'files' });
+    assert.match(packed.stderr, /exporting to client tarball/);
+    const tar = `FROM ${image}\nCOPY out/d/f /f\nADD out.tar /t/\nRUN cat /f /t/d/f\n`;
+    buildx.write('Dockerfile', tar);
+    const used = await buildx.ok(['build', '.']);
+    assert.match(used.stderr, /in a filein a file/);
+  });
+
+  test('a client that gives up ends what runs in each stage', async () => {
+    buildx.write(
+      'given-up/Dockerfile',
+      `FROM ${image} AS a\nRUN echo one; sleep 1000\nFROM ${image} AS b\nRUN echo two; sleep 1000\n` +
+        'FROM scratch\nCOPY --from=a / /\nCOPY --from=b / /\n',
+    );
+    const session = buildx.start(['build', '.'], { in: 'given-up' });
+    await session.said(/^#\d+ [\d.]+ one$/m);
+    await session.said(/^#\d+ [\d.]+ two$/m);
+    session.kill('SIGINT');
+    assert.notEqual((await session.ended).status, 0);
+    await waitFor('its builds to end', async () => {
+      const listed = await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Status}}']);
+      return !listed.stdout.includes('Running');
+    });
+    assert.equal(await dockerOk(engine, ['run', '--rm', image, 'echo', 'still here']), 'still here');
+  });
+});
