@@ -1,6 +1,9 @@
 /** Makes the door by which clients of BuildKit reach the build engine. */
 import { join } from 'node:path';
 import type { ImageConfigs } from '../actors/build/image-configs.js';
+import { pushImage } from '../actors/push/push-image.js';
+import type { Pushes } from '../actors/push/pushes.js';
+import { ImageExport } from '../build/outputs/image-export.js';
 import type { TarContexts } from '../build/tar-context.js';
 import { AgentSockets } from '../http/buildkit/agent-sockets.js';
 import { ContextCache } from '../http/buildkit/context-cache.js';
@@ -20,12 +23,13 @@ export interface DoorNeeds {
   readonly contexts: TarContexts;
   readonly configs: ImageConfigs;
   readonly cache: SourceDirectories;
+  readonly pushes: Pushes;
 }
 
 export function composeBuildDoor(
-  { log, live, settings, dataRoot, execRoot }: Base,
-  { network, archives }: Drivers,
-  { builds, contexts, configs, cache }: DoorNeeds,
+  { log, live, settings, dataRoot, execRoot, temporary }: Base,
+  { network, archives, layers, pool }: Drivers,
+  { builds, contexts, configs, cache, pushes }: DoorNeeds,
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
@@ -38,6 +42,8 @@ export function composeBuildDoor(
     host: hostPlatform(),
     unpack: (source) => contexts.unpack(source),
     pack: (directory) => archives.readDirectory(directory).tar,
+    prepare: (...order) => ImageExport.prepare({ layers, pool, tmpDir: temporary.tmpDir }, ...order),
+    push: (reference, credentials, signal) => pushImage(pushes, { reference, credentials }, signal),
   });
   return new BuildKitDoor({
     sessions,

@@ -25,7 +25,7 @@ export interface Builder {
   readonly door: BuildKitDoor;
 }
 
-export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, { pulls }: Transfers): Builder {
+export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, { pulls, pushes }: Transfers): Builder {
   const { log, replies, temporary, idMaps, dataRoot } = base;
   const { images, layers, pool, emit } = drivers;
   const { containers, ios } = lives;
@@ -53,5 +53,5 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
   });
   const contexts = new TarContexts(temporary.tmpDir);
   const configs = new ImageConfigs(images, pulls.queries);
-  return { builds, contexts, cache, door: composeBuildDoor(base, drivers, { builds, contexts, configs, cache }) };
+  return { builds, contexts, cache, door: composeBuildDoor(base, drivers, { builds, contexts, configs, cache, pushes }) };
 }

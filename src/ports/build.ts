@@ -125,10 +125,12 @@ export interface ContextTree {
 
 /** The use of the result. */
 export type BuildOutput =
-  /** An image in the store, with these names in their familiar form, maybe none. */
-  | { readonly kind: 'image'; readonly names: readonly string[] }
+  /** An image in the store, with these names in their familiar form, maybe none. `named` is called when it has them. */
+  | { readonly kind: 'image'; readonly names: readonly string[]; readonly named?: () => Promise<void> }
   /** The door reads the files of the result itself, and gets them by this call before the build ends. */
-  | { readonly kind: 'files'; readonly take: (results: readonly ResultFiles[]) => Promise<void> };
+  | { readonly kind: 'files'; readonly take: (results: readonly ResultFiles[]) => Promise<void> }
+  /** The door makes an image of the result itself. The layers are held as long as `take` runs. */
+  | { readonly kind: 'result'; readonly take: (results: readonly PlatformResult[]) => Promise<void> };
 
 /** The files of a result, at a directory that is mounted read-only as long as `take` runs. */
 export interface ResultFiles {

@@ -125,6 +125,8 @@ const door = new BuildKitDoor({
     sessions,
     contexts: new ContextCache(join(directory, 'contexts'), keptContexts),
     agents: new AgentSockets(join(directory, 'agents')),
+    prepare: () => Promise.reject(internal('there are no layers')),
+    push: () => Promise.reject(internal('there is no registry')),
     configs: { find: () => Promise.reject(internal('there are no images')) },
     host: { os: 'linux', architecture: 'amd64' },
     unpack: () => Promise.reject(new Error('no archives here')),

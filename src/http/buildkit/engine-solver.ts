@@ -17,7 +17,7 @@ import type { BuildJob } from './build-jobs.js';
 import type { ContextCache } from './context-cache.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
 import { imageLookUp } from './image-look-up.js';
-import { imageNames, outputsOf, requireTaken } from './exporters.js';
+import { imageNames, outputsOf, requireTaken, type ExporterParts } from './exporters.js';
 import { describeFailure } from './grpc-status.js';
 import { openMainContext, type ClosableContext } from './main-context.js';
 import { referenceOf } from './references.js';
@@ -40,7 +40,7 @@ const KNOWN_CAPS = new Set([
 /** Results that linked builds may still use. */
 const MAX_RESULTS = 256;
 
-export interface SolverParts {
+export interface SolverParts extends ExporterParts {
   readonly engine: BuildEngine;
   readonly sessions: Sessions;
   readonly contexts: ContextCache;
@@ -50,8 +50,6 @@ export interface SolverParts {
   readonly host: Host;
   /** Unpacks an archive of any compression into a directory of its own. */
   readonly unpack: (source: PieceSource) => Promise<ClosableContext>;
-  /** Packs a directory into a tar. */
-  readonly pack: (directory: string) => AsyncIterable<Uint8Array>;
 }
 
 export class EngineSolver implements Solver {
@@ -156,7 +154,7 @@ export class EngineSolver implements Solver {
         type,
         attributes: new Map(Object.entries(given)),
       })),
-      outputs: await outputsOf(build, this.#parts.pack),
+      outputs: outputsOf(build, this.#parts),
       secret: async (id) => secret(await build.session(), id, signal),
       sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
       credentials: (host) => loginOf(build, host),
@@ -225,10 +223,11 @@ function observerOf({ progress }: BuildJob): BuildObserver {
   };
 }
 
-function exporterResponse({ job }: OrderedBuild, { imageId }: BuildResult): Record<string, string> {
-  if (imageId === undefined) return {};
+function exporterResponse({ job, response }: OrderedBuild, { imageId }: BuildResult): Record<string, string> {
+  if (imageId === undefined) return Object.fromEntries(response);
   const names = imageNames(job.request).map(({ canonical }) => canonical);
   return {
+    ...Object.fromEntries(response),
     'containerimage.config.digest': imageId,
     'containerimage.digest': imageId,
     ...(names.length > 0 && { 'image.name': names.join(',') }),

@@ -1,50 +1,55 @@
 /** Translates exporters, by which a client says what it wants of a build: images here, or files there. */
-import { internal } from '../../errors/engine-error.js';
-import { canonicalString, parseReference, withDefaultTag, familiarString } from '../../images/reference.js';
-import type { BuildOutput, ResultFiles } from '../../ports/build.js';
-import { inStep, type OrderedBuild } from './ordered-build.js';
+import { internal, notImplemented } from '../../errors/engine-error.js';
+import type { BuildCredentials, BuildOutput } from '../../ports/build.js';
+import { flag, namesOf, type Exporter, type ImageName } from './export-attrs.js';
+import { sendArchive, sendFiles, sendImage, type SendParts } from './client-outputs.js';
+import { inPart, loginOf, stepDigest, type OrderedBuild } from './ordered-build.js';
 import type { SolveRequest } from './proto/gen/control_pb.js';
-import { sendBytes } from './session-services.js';
-import { sendTree } from './send-tree.js';
+import { parseReference, type ImageReference } from '../../images/reference.js';
 
-/** Exporters that send files to the client. */
-const FILES = new Set(['local', 'tar']);
+/** Exporters whose result goes to the client. */
+const CLIENT: ReadonlySet<string> = new Set(['local', 'tar', 'oci', 'docker']);
 
-interface ImageName {
-  /** Such as `docker.io/library/app:latest`. */
-  readonly canonical: string;
-  /** Such as `app:latest`. */
-  readonly familiar: string;
+export interface ExporterParts extends SendParts {
+  /** Pushes an image that is in the store. Resolves with the digest of its manifest. */
+  readonly push: (
+    reference: ImageReference,
+    credentials: BuildCredentials | undefined,
+    signal: AbortSignal,
+  ) => Promise<string>;
 }
 
 /** The exporters of a request; old clients have one, in other members. */
-function exportersOf(request: SolveRequest): readonly { type: string; attrs: ReadonlyMap<string, string> }[] {
-  if (request.exporters.length === 0 && request.exporterDeprecated !== '')
-    return [{ type: request.exporterDeprecated, attrs: new Map(Object.entries(request.exporterAttrsDeprecated)) }];
-  return request.exporters.map(({ type, attrs }) => ({ type, attrs: new Map(Object.entries(attrs)) }));
+function exportersOf(request: SolveRequest): readonly Exporter[] {
+  if (request.exporters.length === 0 && request.exporterDeprecated !== '') {
+    const attrs = new Map(Object.entries(request.exporterAttrsDeprecated));
+    return [{ type: request.exporterDeprecated, attrs, index: 0 }];
+  }
+  return request.exporters.map(({ type, attrs }, index) => ({ type, attrs: new Map(Object.entries(attrs)), index }));
 }
 
 /** @throws EngineError for exporters that are not there. */
-export async function outputsOf(
-  build: OrderedBuild,
-  pack: (directory: string) => AsyncIterable<Uint8Array>,
-): Promise<BuildOutput[]> {
-  const { request } = build.job;
-  return exportersOf(request).map(({ type, attrs }, index) => {
-    if (isImage(type)) return { kind: 'image', names: namesOf(attrs).map(({ familiar }) => familiar) };
-    if (!FILES.has(type)) throw internal(`exporter "${type}" could not be found`);
-    const take = async (results: readonly ResultFiles[]): Promise<void> => {
-      build.taken.add(index);
-      if (type === 'tar') await sendArchive(build, index, results, pack);
-      else await sendFiles(build, index, results, attrs.get('platform-split'));
+export function outputsOf(build: OrderedBuild, parts: ExporterParts): BuildOutput[] {
+  return exportersOf(build.job.request).map((exporter) => {
+    const { type, index } = exporter;
+    if (isImage(type)) return imageOutput(build, exporter, parts);
+    if (!CLIENT.has(type)) throw internal(`exporter "${type}" could not be found`);
+    const taking = <T>(send: (results: T) => Promise<void>) => {
+      return (results: T): Promise<void> => {
+        build.taken.add(index);
+        return send(results);
+      };
     };
-    return { kind: 'files', take };
+    if (type === 'local') return { kind: 'files', take: taking((results) => sendFiles(build, exporter, results)) };
+    if (type === 'tar')
+      return { kind: 'files', take: taking((results) => sendArchive(build, exporter, results, parts)) };
+    return { kind: 'result', take: taking((results) => sendImage(build, exporter, results, parts)) };
   });
 }
 
 /** @throws EngineError when the engine made nothing of what is to go to the client. */
 export function requireTaken({ job, taken }: OrderedBuild): void {
-  const left = exportersOf(job.request).find(({ type }, index) => FILES.has(type) && !taken.has(index));
+  const left = exportersOf(job.request).find(({ type, index }) => CLIENT.has(type) && !taken.has(index));
   if (left !== undefined) throw internal(`exporter "${left.type}" is not supported by this engine yet`);
 }
 
@@ -57,49 +62,25 @@ function isImage(type: string): boolean {
   return type === 'moby' || type === 'image';
 }
 
-function namesOf(attrs: ReadonlyMap<string, string>): ImageName[] {
-  return (attrs.get('name') ?? '')
-    .split(',')
-    .filter((name) => name !== '')
-    .map((name) => {
-      const reference = parseReference(name);
-      if (reference.digest !== undefined) throw internal('build tag cannot contain a digest');
-      const tagged = withDefaultTag(reference);
-      return { canonical: canonicalString(tagged), familiar: familiarString(tagged) };
-    });
-}
-
-/** Files of several platforms come in directories of their own. */
-async function sendFiles(
-  build: OrderedBuild,
-  index: number,
-  results: readonly ResultFiles[],
-  split: string | undefined,
-): Promise<void> {
-  const session = await build.session();
-  const metadata = { 'buildkit-attachable-exporter-id': String(index) };
-  const { signal } = build.job;
-  const isSplit = results.length > 1 ? split !== 'false' : split === 'true';
-  await inStep(build, 'exporting to client directory', 'copying files', async (sent) => {
-    for (const { directory, platform } of results) {
-      const below = isSplit ? { below: platform.replaceAll('/', '_') } : {};
-      await sendTree(session, directory, { metadata, signal, sent, ...below });
+function imageOutput(build: OrderedBuild, { attrs }: Exporter, { push }: ExporterParts): BuildOutput {
+  const names = namesOf(attrs);
+  const output: BuildOutput = { kind: 'image', names: names.map(({ familiar }) => familiar) };
+  if (!flag(attrs, 'push')) return output;
+  if (flag(attrs, 'push-by-digest')) throw notImplemented('push-by-digest is not implemented by this builder');
+  const { signal, ref } = build.job;
+  const named = async (): Promise<void> => {
+    for (const { canonical } of names) {
+      const reference = parseReference(canonical);
+      const vertex = stepDigest(ref, `pushing ${canonical}`);
+      const name = `pushing ${canonical} with docker`;
+      const step = { digest: vertex, inputs: [], name, cached: false, started: Date.now() };
+      build.job.progress.vertex(step);
+      const digest = await inPart(build, vertex, 'pushing layers', async () =>
+        push(reference, await loginOf(build, reference.domain), signal),
+      );
+      await inPart(build, vertex, `pushing manifest for ${canonical}@${digest}`, () => Promise.resolve());
+      build.job.progress.vertex({ ...step, completed: Date.now() });
     }
-  });
-}
-
-/** An archive has the files of the first result. */
-async function sendArchive(
-  build: OrderedBuild,
-  index: number,
-  [first]: readonly ResultFiles[],
-  pack: (directory: string) => AsyncIterable<Uint8Array>,
-): Promise<void> {
-  if (first === undefined) return;
-  const session = await build.session();
-  const metadata = { 'buildkit-attachable-exporter-id': String(index) };
-  const { signal } = build.job;
-  await inStep(build, 'exporting to client tarball', 'sending tarball', (sent) =>
-    sendBytes(session, metadata, pack(first.directory), { signal, sent }),
-  );
+  };
+  return { ...output, named };
 }

@@ -15,6 +15,8 @@ export interface OrderedBuild {
   readonly order: SolveOrder;
   /** Numbers of the exporters whose files the engine has handed over. */
   readonly taken: Set<number>;
+  /** What exporters answer to the client. */
+  readonly response: Map<string, string>;
   /** Returns the client's directory of a name. */
   directory(name: string): ClientDirectory;
   session(): Promise<Session>;
@@ -31,6 +33,7 @@ export function orderedBuild(
     job,
     order,
     taken: new Set(),
+    response: new Map(),
     attrs: readAttrs(order.attrs),
     directory: (name) => {
       const sessionId = order.attrs.get(`local-sessionid:${name}`) ?? job.request.session;
@@ -63,6 +66,20 @@ export function directoryContext(directory: ClientDirectory): BuildContext {
 /** Returns a digest for a step of the door's own, which no other build has. */
 export function stepDigest(ref: string, step: string): string {
   return `sha256:${createHash('sha256').update(`${ref}\0${step}`).digest('hex')}`;
+}
+
+/** Shows a part of a step while it lasts. */
+export async function inPart<T>(
+  { job }: OrderedBuild,
+  vertex: string,
+  id: string,
+  action: () => Promise<T>,
+): Promise<T> {
+  const status = { id, vertex, name: '', current: 0, total: 0, started: Date.now() };
+  job.progress.status(status);
+  const result = await action();
+  job.progress.status({ ...status, completed: Date.now() });
+  return result;
 }
 
 /** Shows an action as a step with a count of bytes, unless `transfer` is empty. */

@@ -14,6 +14,8 @@ interface FileFacts {
   readonly sizeBytes: number;
   /** Seconds since the epoch. */
   readonly mtimeSeconds: number;
+  /** 0644 unless it is set. */
+  readonly mode?: number;
 }
 
 /** Takes entries one after the other, each as fast as the chunks are read, so that nothing collects in memory. */
@@ -31,8 +33,8 @@ export class ImageTar {
   }
 
   /** Adds a file. Rejects when its content fails or has another size, and when nobody reads the archive any more. */
-  file(name: string, { sizeBytes, mtimeSeconds }: FileFacts, content: Buffer | Readable): Promise<void> {
-    return this.#add({ name, type: 'file', mode: 0o644, size: sizeBytes, ...timeOf(mtimeSeconds) }, content);
+  file(name: string, { sizeBytes, mtimeSeconds, mode = 0o644 }: FileFacts, content: Buffer | Readable): Promise<void> {
+    return this.#add({ name, type: 'file', mode, size: sizeBytes, ...timeOf(mtimeSeconds) }, content);
   }
 
   /** Ends the archive after its last entry. */

@@ -19,8 +19,11 @@ export async function exportResult(
   let image: Digest | undefined;
   for (const output of tools.request.outputs) {
     if (signal.aborted) throw new EngineError('cancelled', 'context canceled');
-    if (output.kind === 'image') image = await exportImage(tools, vertices, result, output);
-    else await exportFiles(tools, result, output);
+    if (output.kind === 'image') {
+      image = await exportImage(tools, vertices, result, output);
+      await output.named?.();
+    } else if (output.kind === 'files') await exportFiles(tools, result, output);
+    else await output.take([result]);
   }
   return image;
 }

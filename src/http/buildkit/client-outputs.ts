@@ -1,0 +1,93 @@
+/** Sends what a build has made to its client: files, one archive of them, or an image in an archive. */
+import { notImplemented } from '../../errors/engine-error.js';
+import type { ExportOptions, ExportSteps, ImageExport } from '../../build/outputs/image-export.js';
+import type { PlatformResult, ResultFiles } from '../../ports/build.js';
+import { exportOptions, flag, type Exporter } from './export-attrs.js';
+import { inPart, inStep, type OrderedBuild } from './ordered-build.js';
+import { sendTree } from './send-tree.js';
+import { sendBytes } from './session-services.js';
+
+export interface SendParts {
+  /** Packs a directory into a tar. */
+  readonly pack: (directory: string) => AsyncIterable<Uint8Array>;
+  /** Makes an image that leaves the engine. */
+  readonly prepare: (
+    results: readonly PlatformResult[],
+    options: ExportOptions,
+    steps: ExportSteps,
+    signal: AbortSignal,
+  ) => Promise<ImageExport>;
+}
+
+/** Files of several platforms come in directories of their own. */
+export async function sendFiles(
+  build: OrderedBuild,
+  { attrs, index }: Exporter,
+  results: readonly ResultFiles[],
+): Promise<void> {
+  const session = await build.session();
+  const { signal } = build.job;
+  const isSplit = flag(attrs, 'platform-split') ?? results.length > 1;
+  await inStep(build, 'exporting to client directory', 'copying files', async (sent) => {
+    for (const { directory, platform } of results) {
+      const below = isSplit ? { below: platform.replaceAll('/', '_') } : {};
+      await sendTree(session, directory, { metadata: metadataOf(index), signal, sent, ...below });
+    }
+  });
+}
+
+/** An archive has the files of the first result. */
+export async function sendArchive(
+  build: OrderedBuild,
+  { index }: Exporter,
+  [first]: readonly ResultFiles[],
+  { pack }: SendParts,
+): Promise<void> {
+  if (first === undefined) return;
+  const session = await build.session();
+  const { signal } = build.job;
+  await inStep(build, 'exporting to client tarball', 'sending tarball', (sent) =>
+    sendBytes(session, metadataOf(index), pack(first.directory), { signal, sent }),
+  );
+}
+
+/** Sends an image as one archive. */
+export async function sendImage(
+  build: OrderedBuild,
+  { type, attrs, index }: Exporter,
+  results: readonly PlatformResult[],
+  { prepare }: SendParts,
+): Promise<void> {
+  if (flag(attrs, 'tar') === false)
+    throw notImplemented(`exporter "${type}" writes archives only: this engine does not support tar=false yet`);
+  const kind = type === 'docker' ? 'docker' : 'oci';
+  const { job, attrs: frontend } = build;
+  const options = exportOptions(kind, attrs, frontend.buildArgs);
+  const session = await build.session();
+  await inStep(build, `exporting to ${kind} image format`, '', async (_sent, vertex) => {
+    const steps: ExportSteps = (name, action) => inPart(build, vertex, name, action);
+    const image = await prepare(results, options, steps, job.signal);
+    try {
+      const response = responseOf(image, options.names);
+      const headers = Object.entries(response).map(([key, value]) => [`exporter-md-${key}`, value]);
+      const metadata = { ...metadataOf(index), ...Object.fromEntries(headers) };
+      await steps('sending tarball', () => sendBytes(session, metadata, image.tar(), { signal: job.signal }));
+      for (const [key, value] of Object.entries(response)) build.response.set(key, value);
+    } finally {
+      await image.close();
+    }
+  });
+}
+
+function responseOf({ descriptor, configDigest }: ImageExport, names: readonly string[]): Record<string, string> {
+  return {
+    'containerimage.digest': descriptor.digest,
+    'containerimage.descriptor': Buffer.from(JSON.stringify(descriptor)).toString('base64'),
+    ...(configDigest !== undefined && { 'containerimage.config.digest': configDigest }),
+    ...(names.length > 0 && { 'image.name': names.join(',') }),
+  };
+}
+
+function metadataOf(index: number): Record<string, string> {
+  return { 'buildkit-attachable-exporter-id': String(index) };
+}

@@ -1,0 +1,88 @@
+/** Reads the attributes by which a client says what image an exporter is to make. */
+import { ImageAnnotations } from '../../build/outputs/annotations.js';
+import type { Compression } from '../../build/outputs/compress-layer.js';
+import type { ExportOptions } from '../../build/outputs/image-export.js';
+import { parseBool } from '../../build/dockerfile/go-values.js';
+import { internal } from '../../errors/engine-error.js';
+import { canonicalString, familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
+
+export interface ImageName {
+  /** Such as `docker.io/library/app:latest`. */
+  readonly canonical: string;
+  /** Such as `app:latest`. */
+  readonly familiar: string;
+}
+
+export interface Exporter {
+  readonly type: string;
+  readonly attrs: ReadonlyMap<string, string>;
+  /** Its number in the request, by which the client knows it. */
+  readonly index: number;
+}
+
+type Attributes = ReadonlyMap<string, string>;
+
+const COMPRESSIONS: ReadonlySet<string> = new Set(['gzip', 'zstd', 'uncompressed']);
+const MS_PER_SECOND = 1000;
+
+/** @throws EngineError for a name that cannot be given. */
+export function namesOf(attrs: Attributes): ImageName[] {
+  return (attrs.get('name') ?? '')
+    .split(',')
+    .filter((name) => name !== '')
+    .map((name) => {
+      const reference = parseReference(name);
+      if (reference.digest !== undefined) throw internal('build tag cannot contain a digest');
+      const tagged = withDefaultTag(reference);
+      return { canonical: canonicalString(tagged), familiar: familiarString(tagged) };
+    });
+}
+
+/** @throws EngineError for a value that is none. */
+export function flag(attrs: Attributes, name: string): boolean | undefined {
+  const value = attrs.get(name);
+  if (value === undefined) return undefined;
+  const parsed = value === '' ? true : parseBool(value);
+  if (parsed === undefined) throw internal(`non-bool value ${JSON.stringify(value)} specified for ${name}`);
+  return parsed;
+}
+
+/**
+ * Reads what the exporters `oci` and `docker` are told. OCI's types take the place of Docker's where those cannot say
+ * what is wanted.
+ * @param buildArgs of the build, which may have `SOURCE_DATE_EPOCH`.
+ */
+export function exportOptions(type: 'oci' | 'docker', attrs: Attributes, buildArgs: Attributes): ExportOptions {
+  const annotations = new ImageAnnotations(attrs);
+  const compression = compressionOf(attrs);
+  const epoch = epochOf(attrs.get('source-date-epoch') ?? buildArgs.get('SOURCE_DATE_EPOCH'));
+  const wantsOci = flag(attrs, 'oci-mediatypes') ?? type === 'oci';
+  return {
+    names: namesOf(attrs).map(({ canonical }) => canonical),
+    format: wantsOci || compression === 'zstd' || !annotations.isEmpty ? 'oci' : 'docker',
+    isLoadable: type === 'docker',
+    annotations,
+    compression,
+    level: levelOf(attrs.get('compression-level')),
+    epoch: flag(attrs, 'rewrite-timestamp') ? epoch : undefined,
+    created: new Date(epoch === undefined ? Date.now() : epoch * MS_PER_SECOND).toISOString().replace(/\.\d+Z$/, 'Z'),
+  };
+}
+
+function compressionOf(attrs: Attributes): Compression {
+  const compression = attrs.get('compression') ?? 'gzip';
+  if (!COMPRESSIONS.has(compression)) throw internal(`unsupported layer compression type: ${compression}`);
+  return compression as Compression;
+}
+
+function levelOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (!/^\d{1,2}$/.test(text)) throw internal(`non-int value ${text} specified for compression-level`);
+  return Number(text);
+}
+
+function epochOf(text: string | undefined): number | undefined {
+  if (text === undefined || text === '') return undefined;
+  if (!/^\d{1,11}$/.test(text)) throw internal(`invalid SOURCE_DATE_EPOCH: ${text.slice(0, 100)}`);
+  return Number(text);
+}
