@@ -52,6 +52,7 @@ export function composeBuildDoor(
     worker: {
       id: settings.shown().id,
       platforms: hostPlatforms(hostPlatform()),
+      snapshotter: layers.driver,
       hostGateway: () => [...live.fixed.hostGatewayIps, ...network.hostAddresses()][0],
     },
   });

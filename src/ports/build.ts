@@ -9,7 +9,12 @@ import type { Digest } from './storage.js';
 export interface BuildRequest {
   /** Name of the build while it runs: BuildKit's reference, the classic build ID, or a random one. */
   readonly id: string;
-  readonly dockerfile: { readonly name: string; readonly text: Buffer };
+  readonly dockerfile: {
+    readonly name: string;
+    readonly text: Buffer;
+    /** Digest of the vertex that warnings about it belong to; they are not wanted without one. */
+    readonly vertex?: string;
+  };
   /** The main context. It is asked only when a step needs it. */
   readonly context: BuildContext;
   /** Contexts by name, in lower case. They stand for images of the same name, and stages may be based on them. */

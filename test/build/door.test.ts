@@ -134,7 +134,12 @@ const door = new BuildKitDoor({
       yield await Promise.resolve(Buffer.from(`tar of ${readdirSync(from).join(' ')}`));
     },
   }),
-  worker: { id: 'w1', platforms: [{ os: 'linux', architecture: 'amd64' }], hostGateway: () => '10.9.8.7' },
+  worker: {
+    id: 'w1',
+    platforms: [{ os: 'linux', architecture: 'amd64' }],
+    snapshotter: 'test',
+    hostGateway: () => '10.9.8.7',
+  },
 });
 const front = new TestFront([
   ...door.routes(),

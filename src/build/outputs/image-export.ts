@@ -128,8 +128,8 @@ export class ImageExport {
   }
 
   async #fill(archive: ImageTar): Promise<void> {
-    await archive.directory('blobs');
-    await archive.directory('blobs/sha256');
+    await archive.directory('blobs/');
+    await archive.directory('blobs/sha256/');
     const documents = this.platforms.flatMap(({ manifest, config }) => [manifest, config]);
     if (this.index !== undefined) documents.push(this.index);
     const all = new Map<Digest, { readonly sizeBytes: number; readonly bytes?: Buffer }>();

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ImageConfigs } from '../../actors/build/image-configs.js';
 import type { Host } from '../../build/dockerfile/platform.js';
-import { internal, invalid, notFound } from '../../errors/engine-error.js';
+import { internal, invalid, notFound, notImplemented } from '../../errors/engine-error.js';
 import type { PieceSource } from '../../ports/archives.js';
 import type {
   BuildEngine,
@@ -63,6 +63,7 @@ export class EngineSolver implements Solver {
   async solve(job: BuildJob, order: SolveOrder): Promise<Solution> {
     requireFrontend(order);
     requireEntitlements(job.request.entitlements);
+    requireKnown(job.request, order);
     const build = orderedBuild(this.#parts, job, order);
     const context = await openMainContext(build, this.#parts.unpack);
     try {
@@ -125,7 +126,7 @@ export class EngineSolver implements Solver {
     const { signal } = job;
     return {
       id: `${job.ref}/${randomUUID()}`,
-      dockerfile: { name: dockerfile.name, text: dockerfile.text },
+      dockerfile: { name: dockerfile.name, text: dockerfile.text, vertex: dockerfile.vertex },
       context: dockerfile.context,
       namedContexts: this.#namedContexts(build),
       target: attrs.target,
@@ -245,6 +246,17 @@ function requireFrontend({ frontend, attrs }: SolveOrder): void {
   for (const cap of (attrs.get('frontend.caps') ?? '').split(',')) {
     if (cap !== '' && !cap.endsWith('+forward') && !KNOWN_CAPS.has(cap))
       throw internal(`unsupported frontend capability ${cap}`);
+  }
+}
+
+/** Refuses what the result would lack. A provenance that clients ask for by default may be left out. */
+function requireKnown({ cache }: BuildJob['request'], { attrs }: SolveOrder): void {
+  const other = cache?.exports.find(({ type }) => type !== 'inline');
+  if (other !== undefined) throw internal(`unknown cache exporter: ${JSON.stringify(other.type)}`);
+  for (const [key, value] of attrs) {
+    if (!key.startsWith('attest:') || value.split(',').some((part) => /^(?:inline-only|disabled)=true$/.test(part)))
+      continue;
+    throw notImplemented(`attestations (${key.slice('attest:'.length)}) are not supported by this builder yet`);
   }
 }
 

@@ -19,6 +19,7 @@ const FRONTEND_CAPS = [
 ];
 
 const LLB_CAPS = [
+  'exporter.multiple',
   'source.image',
   'source.local',
   'source.local.unique',
@@ -51,10 +52,14 @@ export function llbCaps(): { id: string; enabled: boolean }[] {
   return LLB_CAPS.map((id) => ({ id, enabled: true }));
 }
 
+const LABELS = 'org.mobyproject.buildkit.worker';
+
 export interface WorkerFacts {
   /** Stays the same for the life of the data directory. */
   readonly id: string;
   readonly platforms: readonly { readonly os: string; readonly architecture: string; readonly variant?: string }[];
+  /** Name of what keeps the layers, such as `overlay2`. */
+  readonly snapshotter: string;
   /** The address that `host-gateway` stands for, if there is one. */
   readonly hostGateway: () => string | undefined;
 }
@@ -63,7 +68,11 @@ export function workerRecord(facts: WorkerFacts): MessageInitShape<typeof Worker
   const gateway = facts.hostGateway();
   return {
     id: facts.id,
-    labels: gateway === undefined ? {} : { 'org.mobyproject.buildkit.worker.moby.host-gateway-ip': gateway },
+    labels: {
+      // Clients offer archives of images and direct pushes only where this label is.
+      [`${LABELS}.snapshotter`]: facts.snapshotter,
+      ...(gateway !== undefined && { [`${LABELS}.moby.host-gateway-ip`]: gateway }),
+    },
     platforms: facts.platforms.map(({ os, architecture, variant }) => ({ os, architecture, variant: variant ?? '' })),
     buildkitVersion: BUILDKIT_VERSION,
   };

@@ -20,6 +20,7 @@ export interface WantedBase {
 
 export class BaseImages {
   readonly #loading = new Map<string, Promise<Image>>();
+  readonly #byName = new Map<string, Promise<Image>>();
 
   constructor(
     private readonly tools: SolveTools,
@@ -34,6 +35,7 @@ export class BaseImages {
     const loading =
       this.#loading.get(key) ?? this.vertices.during(step, () => this.#load(name, platform), ['metadata', key]);
     this.#loading.set(key, loading);
+    this.#byName.set(name, loading);
     try {
       return await loading;
     } catch (error) {
@@ -46,6 +48,11 @@ export class BaseImages {
       );
       throw blamed(explained, { vertex: vertexDigest(['metadata', key]), lines });
     }
+  }
+
+  /** Returns an image that was asked for by this name, for any platform; undefined: it is not here. */
+  async loaded(name: string): Promise<Image | undefined> {
+    return this.#byName.get(name)?.catch(() => undefined);
   }
 
   async #load(name: string, platform: Platform | undefined): Promise<Image> {

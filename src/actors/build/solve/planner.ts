@@ -8,6 +8,7 @@ import type { BuildRequest } from '../../../ports/build.js';
 import { hostPlatform } from '../../../registry/platform.js';
 import { refuseOthers } from '../refusals.js';
 import { BaseImages, imageStep } from './base.js';
+import { checkBuild } from './checks.js';
 import { ClientContext, loadIgnoreFile } from './contexts.js';
 import { NamedContexts } from './named-contexts.js';
 import { imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
@@ -82,7 +83,13 @@ export class Planner {
       waiting.pop();
       if (!this.#plans.has(index)) this.#plans.set(index, await this.#planStage(index));
     }
-    await this.#ignore;
+    await checkBuild({
+      dockerfile: this.#dockerfile,
+      request: this.#request,
+      host: this.#host,
+      images: this.#images,
+      ignore: await this.#ignore,
+    });
     const target = this.#plans.get(graph.target);
     if (target === undefined) throw invalid('the target is not planned');
     const unusedArgs = [...this.#request.buildArgs.keys()].filter((key) => !this.#usedArgs.has(key));

@@ -1,0 +1,52 @@
+/** Tells of what the rules of Dockerfiles find in one that is built. */
+import type { Dockerfile } from '../../../build/dockerfile/ast.js';
+import { checkWithImages, factsOfImage } from '../../../build/dockerfile/check-images.js';
+import { type CheckWarning, parseCheckConfig } from '../../../build/dockerfile/checks.js';
+import { IgnoreMatcher } from '../../../build/dockerfile/ignore-file.js';
+import type { Platform } from '../../../build/dockerfile/platform.js';
+import type { BuildRequest, BuildWarning } from '../../../ports/build.js';
+import type { BaseImages } from './base.js';
+
+const CONFIG_ARG = 'BUILDKIT_DOCKERFILE_CHECK';
+
+export interface CheckedBuild {
+  readonly dockerfile: Dockerfile;
+  readonly request: BuildRequest;
+  readonly host: Platform;
+  readonly images: BaseImages;
+  readonly ignore: readonly string[];
+}
+
+/**
+ * Warns about the stages that are built. All images have been loaded.
+ * @throws DockerfileError when the Dockerfile or the client wants warnings to be errors.
+ */
+export async function checkBuild({ dockerfile, request, host, images, ignore }: CheckedBuild): Promise<void> {
+  const { observer, buildArgs, target, namedContexts } = request;
+  const config = buildArgs.get(CONFIG_ARG);
+  const options = {
+    target,
+    buildArgs,
+    host,
+    buildPlatform: host,
+    targetPlatform: host,
+    hasContext: (key: string) => namedContexts.has(key),
+    allStages: false,
+    ignore: new IgnoreMatcher(ignore),
+    ...(config !== undefined && { config: parseCheckConfig(config) }),
+  };
+  const { warnings, error } = await checkWithImages(dockerfile, options, async (source) => {
+    const image = source.kind === 'image' ? await images.loaded(source.name) : undefined;
+    return image && factsOfImage(image.config);
+  });
+  const { vertex } = request.dockerfile;
+  if (vertex !== undefined) for (const warning of warnings) observer.warning(shown(vertex, warning));
+  if (error !== undefined) throw error;
+}
+
+function shown(vertex: string, { rule, detail, lines, description, url }: CheckWarning): BuildWarning {
+  const ranges = Array.from({ length: lines.end - lines.start + 1 }, (_, at) => {
+    return { start: lines.start + at, end: lines.start + at };
+  });
+  return { vertex, level: 1, short: `${rule}: ${detail} (line ${lines.start})`, detail: [description], url, ranges };
+}

@@ -1,0 +1,245 @@
+/** What a client gets out of a build, with the unmodified buildx: images, archives, files, pushes, warnings. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { execFileSync } from 'node:child_process';
+import { lstatSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, statSync, utimesSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Buildx } from '../support/buildx.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { buildxPlugins } from '../support/dockerd.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { type Reply, call, callJson } from '../support/http.js';
+import { startRegistry, type TestRegistry } from '../support/registry.js';
+
+const cleanup = new Cleanup();
+const directory = mkdtempSync(join(tmpdir(), 'outputs-'));
+let engine: Engine;
+let image: string;
+let registry: TestRegistry;
+let buildx: Buildx;
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+const EPOCH = '1700000000';
+const CREATED = '2023-11-14T22:13:20Z';
+const OCI = 'application/vnd.oci.image';
+const DOCKER = 'application/vnd.docker';
+
+before(async () => {
+  ({ engine, image } = await startEngineWithImage(cleanup));
+  registry = await startRegistry();
+  cleanup.add(() => registry.stop());
+  buildx = new Buildx(join(directory, 'work'), engine.host);
+  buildx.write('a/Dockerfile', 'FROM scratch\nCOPY f /dir/f\nCOPY g /g\nENV X=1\nCMD ["x"]\n');
+  buildx.write('a/f', 'file f');
+  buildx.write('a/g', 'file g');
+});
+after(async () => {
+  rmSync(directory, { recursive: true, force: true });
+  await cleanup.run();
+});
+
+interface Descriptor {
+  readonly mediaType: string;
+  readonly digest: string;
+  readonly size: number;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly platform?: object;
+}
+interface Index {
+  readonly manifests: readonly Descriptor[];
+}
+interface Manifest {
+  readonly config: Descriptor;
+  readonly layers: readonly Descriptor[];
+  readonly annotations?: object;
+}
+
+/** Builds `a` with an output and a file of metadata. Returns the metadata. */
+async function build(output: string, args: readonly string[] = []): Promise<Record<string, unknown>> {
+  const files = ['--metadata-file', '../metadata.json'];
+  await buildx.ok(['build', ...files, '-o', output, ...args, '.'], { in: 'a', env: { SOURCE_DATE_EPOCH: EPOCH } });
+  return JSON.parse(readFileSync(join(buildx.directory, 'metadata.json'), 'utf8')) as Record<string, unknown>;
+}
+
+/** Returns the files of an archive by their names; each blob has the digest that it is named by. */
+function entriesOf(name: string): ReadonlyMap<string, Buffer> {
+  const at = join(buildx.directory, `${name}.d`);
+  execFileSync('mkdir', [at]);
+  execFileSync('tar', ['-C', at, '-xf', join(buildx.directory, name)]);
+  const files = readdirSync(at, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const found = new Map<string, Buffer>();
+  for (const { parentPath, name: file } of files) {
+    const path = join(parentPath, file);
+    const bytes = readFileSync(path);
+    if (path.includes('/sha256/')) assert.equal(createHash('sha256').update(bytes).digest('hex'), file);
+    found.set(path.slice(at.length + 1), bytes);
+  }
+  return found;
+}
+
+function json<T>(files: ReadonlyMap<string, Buffer>, name: string): T {
+  return JSON.parse(String(files.get(name))) as T;
+}
+
+function blob<T>(files: ReadonlyMap<string, Buffer>, { digest, size }: Descriptor): T {
+  const name = `blobs/${digest.replace(':', '/')}`;
+  assert.equal(files.get(name)?.length, size);
+  return json<T>(files, name);
+}
+
+describe('docker build', { skip }, () => {
+  test('writes an archive in the layout of OCI, as dockerd does', async () => {
+    const metadata = await build('type=oci,dest=../oci.tar,name=app:1');
+    const files = entriesOf('oci.tar');
+    const [entry, ...others] = json<Index>(files, 'index.json').manifests;
+    assert.ok(entry);
+    assert.deepEqual(others, []);
+    assert.deepEqual(entry.annotations, {
+      'io.containerd.image.name': 'docker.io/library/app:1',
+      'org.opencontainers.image.created': CREATED,
+      'org.opencontainers.image.ref.name': '1',
+    });
+    assert.deepEqual(entry.platform, { architecture: 'amd64', os: 'linux' });
+    const manifest = blob<Manifest>(files, entry);
+    assert.equal(entry.mediaType, `${OCI}.manifest.v1+json`);
+    assert.deepEqual(
+      manifest.layers.map(({ mediaType }) => mediaType),
+      [`${OCI}.layer.v1.tar+gzip`, `${OCI}.layer.v1.tar+gzip`],
+    );
+    const config = blob<{ created: string; config: { Env: string[] } }>(files, manifest.config);
+    assert.equal(config.created, CREATED);
+    assert.deepEqual(json(files, 'oci-layout'), { imageLayoutVersion: '1.0.0' });
+    assert.equal(files.has('manifest.json'), false);
+    assert.equal(metadata['containerimage.digest'], entry.digest);
+    assert.equal(metadata['containerimage.config.digest'], manifest.config.digest);
+    assert.equal(metadata['image.name'], 'docker.io/library/app:1');
+    const { mediaType, digest, size, platform } = entry;
+    const annotations = { 'org.opencontainers.image.created': CREATED };
+    assert.deepEqual(metadata['containerimage.descriptor'], { mediaType, digest, size, annotations, platform });
+    const [first = ''] = execFileSync('tar', ['-tvf', join(buildx.directory, 'oci.tar')])
+      .toString()
+      .split('\n');
+    assert.match(first, /^drwxr-xr-x 0\/0 .* blobs\/$/);
+  });
+
+  test('writes an archive that any engine loads', async () => {
+    await build('type=docker,dest=../docker.tar,"name=loaded:1,loaded-too"');
+    const files = entriesOf('docker.tar');
+    const [{ Config, RepoTags, Layers } = { Config: '', RepoTags: [], Layers: [] }] = json<
+      { Config: string; RepoTags: string[]; Layers: string[] }[]
+    >(files, 'manifest.json');
+    assert.deepEqual(RepoTags, ['loaded:1', 'loaded-too:latest']);
+    assert.equal(Layers.length, 2);
+    assert.equal(json<Index>(files, 'index.json').manifests.length, 2);
+    assert.equal(json<Index>(files, 'index.json').manifests[0]?.mediaType, `${DOCKER}.distribution.manifest.v2+json`);
+    await buildx.ok(['load', '-i', 'docker.tar']);
+    const shown = await callJson<{ Id: string }>(engine.socketPath, 'GET', '/images/loaded-too/json');
+    assert.equal(shown.Id, `sha256:${Config.split('/').at(-1)}`);
+    const piped = buildx.start(['build', '-q', '-o', 'type=docker,dest=-', '.'], { in: 'a' });
+    assert.match((await piped.ended).stdout, /manifest\.json/);
+  });
+
+  test('keeps to compression, types and annotations', async () => {
+    const more = ['--annotation', 'a=b', '--annotation', 'manifest-descriptor:c=d'];
+    await build('type=docker,dest=../plain.tar,compression=uncompressed,oci-mediatypes=true', more);
+    const plain = entriesOf('plain.tar');
+    const [entry] = json<Index>(plain, 'index.json').manifests;
+    assert.ok(entry);
+    assert.equal(entry.annotations?.['c'], 'd');
+    const manifest = blob<Manifest>(plain, entry);
+    assert.deepEqual(manifest.annotations, { a: 'b' });
+    const [layer] = manifest.layers;
+    assert.equal(layer?.mediaType, `${OCI}.layer.v1.tar`);
+    const config = blob<{ rootfs: { diff_ids: string[] } }>(plain, manifest.config);
+    assert.equal(config.rootfs.diff_ids[0], layer.digest);
+    const wrong = await buildx.run(['build', '-o', 'type=oci,dest=../x.tar,compression=lzma', '.'], { in: 'a' });
+    assert.match(wrong.stderr, /unsupported layer compression type: lzma/);
+  });
+
+  test('gives one digest for the same files, whenever they were written', async () => {
+    const digests = new Set<unknown>();
+    for (const seconds of [1_750_000_000, 1_760_000_000]) {
+      for (const file of ['f', 'g']) utimesSync(join(buildx.directory, 'a', file), seconds, seconds);
+      const output = 'type=oci,dest=../rewritten.tar,rewrite-timestamp=true';
+      digests.add((await build(output, ['--no-cache']))['containerimage.digest']);
+    }
+    assert.equal(digests.size, 1);
+    const files = entriesOf('rewritten.tar');
+    const [entry] = json<Index>(files, 'index.json').manifests;
+    assert.ok(entry);
+    const { layers, config } = blob<Manifest>(files, entry);
+    assert.deepEqual(layers[0]?.annotations, { 'buildkit/rewritten-timestamp': EPOCH });
+    const { rootfs } = blob<{ rootfs: { diff_ids: string[] } }>(files, config);
+    const bytes = files.get(`blobs/${layers[0].digest.replace(':', '/')}`);
+    const tar = execFileSync('gunzip', { input: bytes });
+    assert.equal(`sha256:${createHash('sha256').update(tar).digest('hex')}`, rootfs.diff_ids[0]);
+    assert.match(execFileSync('tar', ['-tv', '--utc'], { input: tar }).toString(), /2023-11-14 22:13 dir\/f/);
+  });
+
+  test('sends files with their modes and links, and several outputs of one build', async () => {
+    buildx.write(
+      'files/Dockerfile',
+      `FROM ${image} AS made\nRUN mkdir -p /out/sub && echo text > /out/sub/file && chmod 4751 /out/sub/file ` +
+        '&& ln /out/sub/file /out/hard && ln -s sub/file /out/soft && mknod /out/null c 1 3\n' +
+        'FROM scratch\nCOPY --from=made /out /\n',
+    );
+    const outputs = ['-o', '../tree', '-o', 'type=tar,dest=../tree.tar', '-o', 'type=image,name=several'];
+    await buildx.ok(['build', ...outputs, '.'], { in: 'files' });
+    const tree = join(buildx.directory, 'tree');
+    assert.equal(readFileSync(join(tree, 'sub/file'), 'utf8'), 'text\n');
+    assert.equal(statSync(join(tree, 'sub/file')).mode & 0o7777, 0o4751);
+    assert.equal(readlinkSync(join(tree, 'soft')), 'sub/file');
+    assert.equal(lstatSync(join(tree, 'hard')).isFile(), true);
+    assert.match(execFileSync('tar', ['-tvf', join(buildx.directory, 'tree.tar')]).toString(), /^crw.* 1,3 .*null$/m);
+    assert.notEqual((await buildx.ok(['images', '-q', 'several'])).stdout, '');
+    await buildx.ok(['build', '-o', 'type=local,dest=../split,platform-split=true', '.'], { in: 'files' });
+    assert.deepEqual(readdirSync(join(buildx.directory, 'split')), ['linux_amd64']);
+  });
+
+  test('pushes an image when it is built, and tells the digest', async () => {
+    const name = `${registry.host}/team/app:2`;
+    const pushed = await buildx.ok(['build', '--push', '-t', name, '.'], { in: 'a' });
+    assert.match(pushed.stderr, /pushing manifest for .*team\/app:2@sha256:/);
+    const reply: Reply = await call(engine.socketPath, 'GET', `/distribution/${name}/json`);
+    assert.equal(reply.status, 200);
+    const { RepoDigests } = await callJson<{ RepoDigests: string[] }>(engine.socketPath, 'GET', `/images/${name}/json`);
+    assert.match(RepoDigests[0] ?? '', /team\/app@sha256:/);
+    const refused = await buildx.run(['build', '--push', '-t', '127.0.0.1:1/no:1', '.'], { in: 'a' });
+    assert.notEqual(refused.status, 0);
+    assert.match(refused.stderr, /127\.0\.0\.1:1/);
+  });
+
+  test('loads images, and refuses what it does not make', async () => {
+    await buildx.ok(['build', '--load', '-t', 'plain', '.'], { in: 'a' });
+    assert.notEqual((await buildx.ok(['images', '-q', 'plain'])).stdout, '');
+    const cache = await buildx.run(['build', '--cache-to', 'type=local,dest=../cache', '.'], { in: 'a' });
+    assert.match(cache.stderr, /unknown cache exporter: "local"/);
+    const attested = await buildx.run(['build', '--sbom=true', '.'], { in: 'a' });
+    assert.match(attested.stderr, /Attestations are not supported by the current BuildKit daemon/);
+  });
+
+  test('warns of what its checks find, and fails when they are errors', async () => {
+    const text = `FROM ${image} as low\nENV A=$B\nRUN true\n`;
+    const warned = await buildx.ok(['build', '-'], { input: text });
+    assert.match(warned.stderr, /WARN: FromAsCasing: 'as' and 'FROM' keywords' casing do not match \(line 1\)/);
+    assert.match(warned.stderr, /WARN: UndefinedVar: Usage of undefined variable '\$B' \(line 2\)/);
+    const failed = await buildx.run(['build', '-'], { input: `# check=error=true\n${text}` });
+    assert.notEqual(failed.status, 0);
+    assert.match(failed.stderr, /lint violation found for rules: FromAsCasing, UndefinedVar/);
+    const silent = await buildx.ok(['build', '-'], { input: `# check=skip=all\n${text}` });
+    assert.doesNotMatch(silent.stderr, /WARN/);
+  });
+
+  test('leaves no file of an export', async () => {
+    assert.deepEqual(
+      readdirSync(join(engine.dir, 'data'), { recursive: true }).filter((path) =>
+        String(path).includes('build-export'),
+      ),
+      [],
+    );
+    assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
+  });
+});
