@@ -53,5 +53,10 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
   });
   const contexts = new TarContexts(temporary.tmpDir);
   const configs = new ImageConfigs(images, pulls.queries);
-  return { builds, contexts, cache, door: composeBuildDoor(base, drivers, { builds, contexts, configs, cache, pushes }) };
+  return {
+    builds,
+    contexts,
+    cache,
+    door: composeBuildDoor(base, drivers, { builds, contexts, configs, cache, pushes }),
+  };
 }

@@ -80,21 +80,21 @@ function entriesOf(name: string): ReadonlyMap<string, Buffer> {
   return found;
 }
 
-function json<T>(files: ReadonlyMap<string, Buffer>, name: string): T {
-  return JSON.parse(String(files.get(name))) as T;
+function json(files: ReadonlyMap<string, Buffer>, name: string): unknown {
+  return JSON.parse(String(files.get(name)));
 }
 
-function blob<T>(files: ReadonlyMap<string, Buffer>, { digest, size }: Descriptor): T {
+function blob(files: ReadonlyMap<string, Buffer>, { digest, size }: Descriptor): unknown {
   const name = `blobs/${digest.replace(':', '/')}`;
   assert.equal(files.get(name)?.length, size);
-  return json<T>(files, name);
+  return json(files, name);
 }
 
 describe('docker build', { skip }, () => {
   test('writes an archive in the layout of OCI, as dockerd does', async () => {
     const metadata = await build('type=oci,dest=../oci.tar,name=app:1');
     const files = entriesOf('oci.tar');
-    const [entry, ...others] = json<Index>(files, 'index.json').manifests;
+    const [entry, ...others] = (json(files, 'index.json') as Index).manifests;
     assert.ok(entry);
     assert.deepEqual(others, []);
     assert.deepEqual(entry.annotations, {
@@ -103,13 +103,13 @@ describe('docker build', { skip }, () => {
       'org.opencontainers.image.ref.name': '1',
     });
     assert.deepEqual(entry.platform, { architecture: 'amd64', os: 'linux' });
-    const manifest = blob<Manifest>(files, entry);
+    const manifest = blob(files, entry) as Manifest;
     assert.equal(entry.mediaType, `${OCI}.manifest.v1+json`);
     assert.deepEqual(
       manifest.layers.map(({ mediaType }) => mediaType),
       [`${OCI}.layer.v1.tar+gzip`, `${OCI}.layer.v1.tar+gzip`],
     );
-    const config = blob<{ created: string; config: { Env: string[] } }>(files, manifest.config);
+    const config = blob(files, manifest.config) as { created: string; config: { Env: string[] } };
     assert.equal(config.created, CREATED);
     assert.deepEqual(json(files, 'oci-layout'), { imageLayoutVersion: '1.0.0' });
     assert.equal(files.has('manifest.json'), false);
@@ -128,13 +128,18 @@ describe('docker build', { skip }, () => {
   test('writes an archive that any engine loads', async () => {
     await build('type=docker,dest=../docker.tar,"name=loaded:1,loaded-too"');
     const files = entriesOf('docker.tar');
-    const [{ Config, RepoTags, Layers } = { Config: '', RepoTags: [], Layers: [] }] = json<
-      { Config: string; RepoTags: string[]; Layers: string[] }[]
-    >(files, 'manifest.json');
+    const [{ Config, RepoTags, Layers } = { Config: '', RepoTags: [], Layers: [] }] = json(files, 'manifest.json') as {
+      Config: string;
+      RepoTags: string[];
+      Layers: string[];
+    }[];
     assert.deepEqual(RepoTags, ['loaded:1', 'loaded-too:latest']);
     assert.equal(Layers.length, 2);
-    assert.equal(json<Index>(files, 'index.json').manifests.length, 2);
-    assert.equal(json<Index>(files, 'index.json').manifests[0]?.mediaType, `${DOCKER}.distribution.manifest.v2+json`);
+    assert.equal((json(files, 'index.json') as Index).manifests.length, 2);
+    assert.equal(
+      (json(files, 'index.json') as Index).manifests[0]?.mediaType,
+      `${DOCKER}.distribution.manifest.v2+json`,
+    );
     await buildx.ok(['load', '-i', 'docker.tar']);
     const shown = await callJson<{ Id: string }>(engine.socketPath, 'GET', '/images/loaded-too/json');
     assert.equal(shown.Id, `sha256:${Config.split('/').at(-1)}`);
@@ -146,14 +151,14 @@ describe('docker build', { skip }, () => {
     const more = ['--annotation', 'a=b', '--annotation', 'manifest-descriptor:c=d'];
     await build('type=docker,dest=../plain.tar,compression=uncompressed,oci-mediatypes=true', more);
     const plain = entriesOf('plain.tar');
-    const [entry] = json<Index>(plain, 'index.json').manifests;
+    const [entry] = (json(plain, 'index.json') as Index).manifests;
     assert.ok(entry);
     assert.equal(entry.annotations?.['c'], 'd');
-    const manifest = blob<Manifest>(plain, entry);
+    const manifest = blob(plain, entry) as Manifest;
     assert.deepEqual(manifest.annotations, { a: 'b' });
     const [layer] = manifest.layers;
     assert.equal(layer?.mediaType, `${OCI}.layer.v1.tar`);
-    const config = blob<{ rootfs: { diff_ids: string[] } }>(plain, manifest.config);
+    const config = blob(plain, manifest.config) as { rootfs: { diff_ids: string[] } };
     assert.equal(config.rootfs.diff_ids[0], layer.digest);
     const wrong = await buildx.run(['build', '-o', 'type=oci,dest=../x.tar,compression=lzma', '.'], { in: 'a' });
     assert.match(wrong.stderr, /unsupported layer compression type: lzma/);
@@ -168,11 +173,11 @@ describe('docker build', { skip }, () => {
     }
     assert.equal(digests.size, 1);
     const files = entriesOf('rewritten.tar');
-    const [entry] = json<Index>(files, 'index.json').manifests;
+    const [entry] = (json(files, 'index.json') as Index).manifests;
     assert.ok(entry);
-    const { layers, config } = blob<Manifest>(files, entry);
+    const { layers, config } = blob(files, entry) as Manifest;
     assert.deepEqual(layers[0]?.annotations, { 'buildkit/rewritten-timestamp': EPOCH });
-    const { rootfs } = blob<{ rootfs: { diff_ids: string[] } }>(files, config);
+    const { rootfs } = blob(files, config) as { rootfs: { diff_ids: string[] } };
     const bytes = files.get(`blobs/${layers[0].digest.replace(':', '/')}`);
     const tar = execFileSync('gunzip', { input: bytes });
     assert.equal(`sha256:${createHash('sha256').update(tar).digest('hex')}`, rootfs.diff_ids[0]);
@@ -231,6 +236,27 @@ describe('docker build', { skip }, () => {
     assert.match(failed.stderr, /lint violation found for rules: FromAsCasing, UndefinedVar/);
     const silent = await buildx.ok(['build', '-'], { input: `# check=skip=all\n${text}` });
     assert.doesNotMatch(silent.stderr, /WARN/);
+  });
+
+  test('takes named contexts: images, directories, and results of other targets of a bake', async () => {
+    buildx.write('bake/Dockerfile', `FROM base\nCOPY --from=dir x /x\nCOPY --from=img /etc/passwd /p\nRUN cat /made\n`);
+    buildx.write('bake/base/Dockerfile', `FROM ${image}\nENV FROM_BASE=1\nRUN echo made > /made\nWORKDIR /base\n`);
+    buildx.write('bake/dir/x', 'x of dir');
+    buildx.write(
+      'bake/docker-bake.hcl',
+      'target "base" { context = "base" }\n' +
+        `target "default" {\n contexts = { base = "target:base", dir = "./dir", img = "docker-image://${image}" }\n` +
+        ' tags = ["linked"]\n}\n',
+    );
+    await buildx.ok(['buildx', 'bake'], { in: 'bake' });
+    assert.equal(await dockerOk(engine, ['run', '--rm', 'linked', 'cat', '/x', '/made']), 'x of dirmade');
+    const shown = await callJson<{ Config: { Env: string[]; WorkingDir: string } }>(
+      engine.socketPath,
+      'GET',
+      '/images/linked/json',
+    );
+    assert.ok(shown.Config.Env.includes('FROM_BASE=1'));
+    assert.equal(shown.Config.WorkingDir, '/base');
   });
 
   test('leaves no file of an export', async () => {

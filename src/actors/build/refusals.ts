@@ -9,11 +9,10 @@ interface Host {
 }
 
 /** @throws EngineError not-implemented for what would be left out otherwise. */
-export function refuseOthers({ platforms, namedContexts }: BuildRequest, { os, architecture }: Host): void {
+export function refuseOthers({ platforms }: BuildRequest, { os, architecture }: Host): void {
   const other = platforms.find((platform) => {
     const wanted = parsePlatform(platform);
     return wanted.os !== os || wanted.architecture !== architecture;
   });
   if (other !== undefined) throw notImplemented(`this engine builds for ${os}/${architecture}, not for ${other}, yet`);
-  if (namedContexts.size > 0) throw notImplemented('named contexts are not supported by this builder yet');
 }
