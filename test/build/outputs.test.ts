@@ -1,4 +1,4 @@
-/** What a client gets out of a build, with the unmodified buildx: images, archives, files, pushes, warnings. */
+/** Results of builds in all their forms, with the unmodified buildx: images, archives, files, pushes, warnings. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { execFileSync } from 'node:child_process';

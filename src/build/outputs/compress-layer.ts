@@ -23,10 +23,10 @@ export interface CompressLayerInput extends AssembleInput {
 }
 
 export interface LayerFile {
-  /** Of the blob. */
+  /** Names the blob. */
   readonly digest: Digest;
   readonly sizeBytes: number;
-  /** Of the tar in it, which is another one when times have been changed. */
+  /** Names the tar in it, which is another one when times have been changed. */
   readonly diffId: Digest;
 }
 

@@ -50,7 +50,7 @@ export class ImageExport {
     private readonly blobs: LayerBlobs,
     private readonly platforms: readonly ExportedPlatform[],
     private readonly index: Document | undefined,
-    /** Of the index, or of the only manifest. */
+    /** Describes the index, or the only manifest. */
     readonly descriptor: Descriptor,
   ) {}
 

@@ -15,7 +15,7 @@ export interface OrderedBuild {
   readonly order: SolveOrder;
   /** Numbers of the exporters whose files the engine has handed over. */
   readonly taken: Set<number>;
-  /** What exporters answer to the client. */
+  /** The answers of exporters to the client. */
   readonly response: Map<string, string>;
   /** Returns the client's directory of a name. */
   directory(name: string): ClientDirectory;
