@@ -60,6 +60,7 @@ function leavesTasks({ parts: { base, lives }, hasRecovered, failure }: EngineLi
 async function closeWorkers({ parts: { drivers, transfers, builder, bodyPool } }: EngineLife): Promise<void> {
   const { pool, archives, volumes } = drivers;
   const { transferPool, pushPool, archivePool } = transfers;
-  const all = [pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes, builder.contexts];
+  const { contexts, sources } = builder;
+  const all = [pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes, contexts, sources];
   await Promise.all(all.map((each) => each.close()));
 }

@@ -26,7 +26,7 @@ export class TarContexts {
       await mkdir(root, { mode: 0o755 });
       const view = { rootfs: root, mounts: [], tmpfs: [], isRootReadOnly: false };
       await this.#workers.write(view, '/', { noOverwriteDirNonDir: false, owner: undefined }, source);
-      return new UnpackedContext(place, root);
+      return new UnpackedContext(root, () => rm(place, { recursive: true, force: true }));
     } catch (error) {
       await rm(place, { recursive: true, force: true });
       throw error;
@@ -39,9 +39,10 @@ export class TarContexts {
 }
 
 export class UnpackedContext implements BuildContext {
+  /** @param close removes the files. */
   constructor(
-    private readonly place: string,
     private readonly root: string,
+    readonly close: () => Promise<void>,
   ) {}
 
   async readFile(path: string): Promise<Buffer | undefined> {
@@ -64,11 +65,6 @@ export class UnpackedContext implements BuildContext {
 
   tree(): Promise<ContextTree> {
     return Promise.resolve({ directory: this.root, release: () => Promise.resolve() });
-  }
-
-  /** Removes the files. */
-  close(): Promise<void> {
-    return rm(this.place, { recursive: true, force: true });
   }
 }
 

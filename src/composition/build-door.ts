@@ -4,6 +4,7 @@ import type { ImageConfigs } from '../actors/build/image-configs.js';
 import { pushImage } from '../actors/push/push-image.js';
 import type { Pushes } from '../actors/push/pushes.js';
 import { ImageExport } from '../build/outputs/image-export.js';
+import { openRemoteContext } from '../build/sources/remote-context.js';
 import type { TarContexts } from '../build/tar-context.js';
 import { AgentSockets } from '../http/buildkit/agent-sockets.js';
 import { ContextCache } from '../http/buildkit/context-cache.js';
@@ -12,6 +13,7 @@ import { EngineSolver } from '../http/buildkit/engine-solver.js';
 import { BuildHistory } from '../http/buildkit/history.js';
 import { Sessions } from '../http/buildkit/session.js';
 import { hostPlatforms } from '../http/buildkit/worker-record.js';
+import type { BuildSources } from '../ports/build-sources.js';
 import type { BuildEngine } from '../ports/build.js';
 import type { SourceDirectories } from '../ports/build-cache.js';
 import { hostPlatform } from '../registry/platform.js';
@@ -24,12 +26,13 @@ export interface DoorNeeds {
   readonly configs: ImageConfigs;
   readonly cache: SourceDirectories;
   readonly pushes: Pushes;
+  readonly sources: BuildSources;
 }
 
 export function composeBuildDoor(
   { log, live, settings, dataRoot, execRoot, temporary }: Base,
   { network, archives, layers, pool }: Drivers,
-  { builds, contexts, configs, cache, pushes }: DoorNeeds,
+  { builds, contexts, configs, cache, pushes, sources }: DoorNeeds,
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
@@ -41,6 +44,7 @@ export function composeBuildDoor(
     configs,
     host: hostPlatform(),
     unpack: (source) => contexts.unpack(source),
+    fetch: (order, signal) => openRemoteContext(sources, order, signal),
     pack: (directory) => archives.readDirectory(directory).tar,
     prepare: (...order) => ImageExport.prepare({ layers, pool, tmpDir: temporary.tmpDir }, ...order),
     push: (reference, credentials, signal) => pushImage(pushes, { reference, credentials }, signal),

@@ -6,6 +6,7 @@ import { ImageConfigs } from '../actors/build/image-configs.js';
 import { StepClaims } from '../actors/build/solve/claims.js';
 import { Slots } from '../actors/kit/slots.js';
 import { FileBuildCache } from '../build/cache/build-cache.js';
+import { Sources } from '../build/sources/sources.js';
 import { TarContexts } from '../build/tar-context.js';
 import { layersOfAll } from '../images/layers-of-all.js';
 import { rootOwner } from '../sys/users/id-maps.js';
@@ -22,6 +23,7 @@ export interface Builder {
   readonly builds: Builds;
   readonly contexts: TarContexts;
   readonly cache: FileBuildCache;
+  readonly sources: Sources;
   readonly door: BuildKitDoor;
 }
 
@@ -37,11 +39,13 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     imageLayers: layersOfAll(images),
     log,
   });
+  const sources = new Sources({ kept: cache, tmpDir: temporary.tmpDir, pool });
   const builds = new Builds({
     ...stepRunDeps(base, drivers, lives, cache),
     claims: new StepClaims(),
     processes: new Slots(availableParallelism()),
     cache,
+    sources,
     replies,
     images,
     containers,
@@ -53,10 +57,6 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
   });
   const contexts = new TarContexts(temporary.tmpDir);
   const configs = new ImageConfigs(images, pulls.queries);
-  return {
-    builds,
-    contexts,
-    cache,
-    door: composeBuildDoor(base, drivers, { builds, contexts, configs, cache, pushes }),
-  };
+  const door = composeBuildDoor(base, drivers, { builds, contexts, configs, cache, pushes, sources });
+  return { builds, contexts, cache, sources, door };
 }

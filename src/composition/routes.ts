@@ -14,6 +14,7 @@ import type { Route } from '../http/route.js';
 import { absentPartRoutes } from '../http/routes/absent-parts.js';
 import { archiveRoutes } from '../http/routes/archive.js';
 import { containerStreamRoutes } from '../http/routes/container-streams.js';
+import { openRemoteContext } from '../build/sources/remote-context.js';
 import { buildRoutes } from '../http/routes/build.js';
 import { containerRoutes } from '../http/routes/containers.js';
 import { diskUsageRoutes } from '../http/routes/disk-usage.js';
@@ -68,7 +69,11 @@ export function composeRoutes(
     ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
     ...systemRoutes(systemService(base, drivers, lives, alerts)),
     ...absentPartRoutes(),
-    ...buildRoutes({ engine: lives.builder.builds, unpack: (source) => lives.builder.contexts.unpack(source) }),
+    ...buildRoutes({
+      engine: lives.builder.builds,
+      unpack: (source) => lives.builder.contexts.unpack(source),
+      fetch: (order, signal) => openRemoteContext(lives.builder.sources, order, signal),
+    }),
     ...lives.builder.door.routes(),
     ...allContainerRoutes(base, drivers, lives, view),
     ...imageRoutes(imageDeps(base, drivers, lives, transfers, users)),

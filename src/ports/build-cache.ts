@@ -51,6 +51,18 @@ export interface SourceDirectories {
   openSource(order: { readonly id: string; readonly description: string }): Promise<CacheMount>;
 }
 
+export interface KeptDirectoryOrder {
+  readonly id: string;
+  readonly type: CacheUsage['type'];
+  readonly description: string;
+}
+
+/** Things fetched from elsewhere, which need not be fetched again. */
+export interface KeptDirectories {
+  /** Opens the directory with this ID, alone. @throws the signal's reason while it waits. */
+  openKept(order: KeptDirectoryOrder, signal: AbortSignal): Promise<CacheMount>;
+}
+
 export interface BuildCache {
   /** Returns what the same step made before, and counts its use. */
   find(key: string): Promise<HeldRecord | undefined>;

@@ -260,6 +260,14 @@ export interface BuildWarning {
 export type ClassicEvent =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'output'; readonly stream: 1 | 2; readonly bytes: Buffer }
+  /** Bytes of an address; a total of -1 is not known, and one that is absent is not told. */
+  | {
+      readonly kind: 'download';
+      readonly status: string;
+      readonly id?: string;
+      readonly current: number;
+      readonly total?: number;
+    }
   /** A line of a pull's progress, rendered. */
   | { readonly kind: 'progress'; readonly text: string }
   | { readonly kind: 'stage'; readonly imageId: Digest };

@@ -52,6 +52,7 @@ export interface HttpRequest {
 }
 
 const MAX_REDIRECTS = 10;
+const MAX_DISCARDED_BYTES = 64 << 10;
 const IDLE_SOCKET_MS = 15_000;
 
 const httpAgent = new HttpAgent({ keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS });
@@ -105,10 +106,19 @@ export async function sendRequest(request: HttpRequest): Promise<IncomingMessage
     const redirects = [301, 302, 303, 307, 308].includes(response.statusCode ?? 0);
     if (!redirects || location === undefined || (request.method !== 'GET' && request.method !== 'HEAD'))
       return response;
-    response.resume();
+    discard(response);
     if (hop === MAX_REDIRECTS) throw transportError(request, new Error(`stopped after ${MAX_REDIRECTS} redirects`));
     current = redirected(current, location);
   }
+}
+
+/** Reads a short body to its end, so that the connection can be used again; a long one is not worth it. */
+function discard(response: IncomingMessage): void {
+  let bytes = 0;
+  response.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > MAX_DISCARDED_BYTES) response.destroy();
+  });
 }
 
 function redirected(request: HttpRequest, location: string): HttpRequest {

@@ -18,6 +18,7 @@ export interface ProxySettings {
 }
 
 const KEY = 'engined.proxies';
+const LOCAL_NAMES = 'localhost,127.0.0.0/8,127.0.0.1,::1';
 const CONNECT_TIMEOUT_MS = 30_000;
 const loopback = new BlockList();
 loopback.addSubnet('127.0.0.0', 8, 'ipv4');
@@ -32,6 +33,19 @@ export function useProxies(settings: ProxySettings): void {
 export function proxyOf(url: URL): URL | undefined {
   const settings = getEnvironmentData(KEY) as unknown as ProxySettings | undefined;
   return settings && chooseProxy(url, settings);
+}
+
+/** Returns the variables by which other programs learn of the proxies of this process. */
+export function proxyVariables(): Record<string, string> {
+  const settings = getEnvironmentData(KEY) as unknown as ProxySettings | undefined;
+  if (settings === undefined) return {};
+  const { httpProxy, httpsProxy, noProxy } = settings;
+  const pairs = [
+    ['http_proxy', httpProxy],
+    ['https_proxy', httpsProxy],
+    ['no_proxy', noProxy === '' ? LOCAL_NAMES : `${noProxy},${LOCAL_NAMES}`],
+  ] as const;
+  return Object.fromEntries(pairs.flatMap(([name, value]) => (value === '' ? [] : [[name, value]])));
 }
 
 /** Does the same as `proxyOf` for given settings. This machine itself is always reached directly. */

@@ -15,6 +15,7 @@ export const tasks = {
   'copy-out': async () => (await import('../storage/tasks/copy-out.js')).copyOut,
   'export-directory': async () => (await import('../storage/tasks/copy-out.js')).exportDirectory,
   'extract-layer': async () => (await import('./extract-layer.js')).extractLayer,
+  'fetch-url': async () => (await import('../build/sources/fetch-url.js')).fetchUrl,
   'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,
   'push-layer': async () => (await import('./push-layer.js')).pushLayer,
   'read-archive': async () => (await import('./read-archive.js')).readArchive,
@@ -23,12 +24,14 @@ export const tasks = {
   'path-stat': async () => (await import('../storage/tasks/path-stat.js')).pathStat,
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,
+  'run-git': async () => (await import('../build/sources/run-git.js')).runGit,
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
   'stream-tar': async () => (await import('../storage/tasks/stream-tar.js')).streamTar,
   'sync-file-system': async () => (await import('../storage/tasks/sync-file-system.js')).syncFileSystemOf,
   'take-inventory': async () => (await import('../inventory/take-inventory.js')).takeInventory,
   'tar-size': async () => (await import('../storage/tasks/tar-size.js')).tarSize,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
+  'unpack-source': async () => (await import('../build/sources/unpack-source.js')).unpackSource,
   'verify-layer': async () => (await import('../storage/tasks/verify-layer.js')).verifyLayer,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;
 

@@ -130,6 +130,7 @@ const door = new BuildKitDoor({
     configs: { find: () => Promise.reject(internal('there are no images')) },
     host: { os: 'linux', architecture: 'amd64' },
     unpack: () => Promise.reject(new Error('no archives here')),
+    fetch: () => Promise.reject(new Error('no addresses here')),
     pack: async function* (from) {
       yield await Promise.resolve(Buffer.from(`tar of ${readdirSync(from).join(' ')}`));
     },

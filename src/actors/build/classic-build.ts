@@ -15,8 +15,9 @@ import { parseDockerfile } from '../../build/dockerfile/parse.js';
 import { isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../build/dockerfile/stage-graph.js';
 import type { SourceTree } from '../../build/files/copy-files.js';
-import { EngineError, invalid, isEngineError, notImplemented } from '../../errors/engine-error.js';
+import { EngineError, invalid, notImplemented } from '../../errors/engine-error.js';
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
+import type { BuildSources } from '../../ports/build-sources.js';
 import type { BuildRequest, BuildResult, ContextTree } from '../../ports/build.js';
 import type { LayerInfo, LayerStore } from '../../ports/storage.js';
 import { hostPlatform } from '../../registry/platform.js';
@@ -24,7 +25,16 @@ import { detachMount } from '../../sys/mount/mount.js';
 import { baseImage, type BaseImageDeps } from './base-image.js';
 import { ClassicImages, stateOf } from './classic-images.js';
 import { configStep } from './config-steps.js';
-import { absolutePath, type CopyDeps, copyLayer, type CopyPlan, digestCopy, directoryLayer } from './copy-step.js';
+import {
+  absolutePath,
+  type CopyDeps,
+  copyFailure,
+  copyLayer,
+  type CopyPlan,
+  digestCopy,
+  directoryLayer,
+} from './copy-step.js';
+import { downloadFile, isAddress } from './download-file.js';
 import { refuseOthers } from './refusals.js';
 import { runContainer, type RunDeps } from './run-container.js';
 import { type BuiltStage, shellOf, type StageState } from './stage-state.js';
@@ -32,6 +42,7 @@ import { StepLayers } from './step-layers.js';
 
 export interface ClassicDeps extends BaseImageDeps, CopyDeps, RunDeps {
   readonly layers: LayerStore;
+  readonly sources: BuildSources;
   readonly emit: ImageEmit;
   readonly tmpDir: string;
 }
@@ -299,22 +310,20 @@ export class ClassicBuild {
       );
     }
     if (sources.length === 0) throw invalid(`${kind} failed: no source files were specified`);
-    if (kind === 'ADD' && sources.some((source) => /^(?:https?|git|ssh):\/\/|^git@/.test(source)))
-      throw notImplemented('ADD of an address is not supported by this builder yet');
     try {
       const root = from === undefined ? undefined : await this.#rootOf(from);
-      const tree: SourceTree = {
-        root: root ?? (await this.#context()).directory,
-        sources,
-        ignore: root === undefined ? await this.#ignored() : [],
-        exclude: instruction.exclude,
-      };
-      const plan: CopyPlan = {
-        instruction,
-        trees: [tree],
-        isMapped: root !== undefined,
-        belongsToRoot: root === undefined,
-      };
+      const treeOf = async (source: string): Promise<SourceTree> =>
+        kind === 'ADD' && isAddress(source)
+          ? this.#download(source, instruction)
+          : {
+              root: root ?? (await this.#context()).directory,
+              sources: [source],
+              ignore: root === undefined ? await this.#ignored() : [],
+              exclude: instruction.exclude,
+            };
+      const trees: SourceTree[] = [];
+      for (const source of sources) trees.push(await treeOf(source));
+      const plan: CopyPlan = { instruction, trees, isMapped: root !== undefined, belongsToRoot: root === undefined };
       const digest = await digestCopy(this.deps, plan, this.signal);
       if (digest.count === 0) throw invalid('no source files were specified', { code: 'NO_SOURCE' });
       const owner = instruction.chown === '' ? '' : `--chown=${instruction.chown} `;
@@ -323,8 +332,16 @@ export class ClassicBuild {
         copyLayer(this.deps, this.#layers, work.state, plan, this.signal),
       );
     } catch (error) {
-      throw explained(error, kind);
+      throw copyFailure(error, kind);
     }
+  }
+
+  async #download(url: string, { destination, checksum }: AddInstruction): Promise<SourceTree> {
+    const { observer } = this.request;
+    const order = { url, checksum, destination, onEvent: observer.classic.bind(observer) };
+    const loaded = await downloadFile(this.deps.sources, order, this.signal);
+    this.#cleanup.push(() => loaded.release());
+    return { root: loaded.directory, sources: [loaded.path], ignore: [], exclude: [], unpacks: false };
   }
 
   #context(): Promise<ContextTree> {
@@ -370,17 +387,4 @@ export class ClassicBuild {
   #say(text: string): void {
     this.request.observer.classic({ kind: 'text', text });
   }
-}
-
-function explained(error: unknown, kind: string): unknown {
-  if (!isEngineError(error) || error.code !== 'NO_SOURCE') return error;
-  const source = error.details['source'];
-  if (typeof source !== 'string')
-    return new EngineError('invalid', `${kind} failed: ${error.message}`, { cause: error });
-  const path = source.replace(/^\.?\/+/, '');
-  return new EngineError(
-    'not-found',
-    `${kind} failed: file not found in build context or excluded by .dockerignore: stat ${path}: file does not exist`,
-    { cause: error },
-  );
 }

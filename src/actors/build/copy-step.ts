@@ -2,10 +2,11 @@
 import type { AddInstruction, CopyInstruction } from '../../build/dockerfile/ast.js';
 import type { SourcesDigest, SourceTree } from '../../build/files/copy-files.js';
 import { cleanPath, joinPath } from '../../build/files/paths.js';
-import { invalid } from '../../errors/engine-error.js';
+import { EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import type { LayerInfo } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
+import { DOWNLOAD_FAILED } from './download-file.js';
 import type { StageState } from './stage-state.js';
 import type { StepLayers } from './step-layers.js';
 
@@ -93,4 +94,17 @@ export function directoryLayer(
 /** Returns a path in the image, which may be relative to the working directory. */
 export function absolutePath({ config }: StageState, path: string): string {
   return cleanPath(path.startsWith('/') ? path : joinPath(config.WorkingDir || '/', path));
+}
+
+/** Returns the failure of a step in the words of the classic builder. */
+export function copyFailure(error: unknown, kind: string): unknown {
+  if (!isEngineError(error)) return error;
+  const failed = (what: string): EngineError =>
+    new EngineError(error.kind, `${kind} failed: ${what}`, { cause: error });
+  if (error.code === DOWNLOAD_FAILED) return failed(error.message);
+  if (error.code !== 'NO_SOURCE') return error;
+  const source = error.details['source'];
+  if (typeof source !== 'string') return failed(error.message);
+  const path = source.replace(/^\.?\/+/, '');
+  return failed(`file not found in build context or excluded by .dockerignore: stat ${path}: file does not exist`);
 }

@@ -15,6 +15,8 @@ import type {
   CacheMount,
   CacheMountOrder,
   HeldRecord,
+  KeptDirectories,
+  KeptDirectoryOrder,
   NewCacheRecord,
   SourceDirectories,
 } from '../../ports/build-cache.js';
@@ -53,7 +55,7 @@ export interface Pruned {
   readonly reclaimed: number;
 }
 
-export class FileBuildCache implements BuildCache, SourceDirectories {
+export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirectories {
   readonly #deps: BuildCacheDeps;
   readonly #files: RecordFiles;
   readonly #shelf: DirectoryShelf;
@@ -140,6 +142,10 @@ export class FileBuildCache implements BuildCache, SourceDirectories {
 
   openSource(order: { readonly id: string; readonly description: string }): Promise<CacheMount> {
     return this.#directories.open({ ...order, type: 'source.local', sharing: 'private' }, new AbortController().signal);
+  }
+
+  openKept(order: KeptDirectoryOrder, signal: AbortSignal): Promise<CacheMount> {
+    return this.#directories.open({ ...order, sharing: 'locked' }, signal);
   }
 
   async usage(): Promise<readonly CacheUsage[]> {

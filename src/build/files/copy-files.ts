@@ -23,6 +23,8 @@ export interface SourceTree {
   readonly ignore: readonly string[];
   /** Patterns of `--exclude`. */
   readonly exclude: readonly string[];
+  /** Whether archives of this tree are unpacked; undefined: as those of the others. */
+  readonly unpacks?: boolean;
 }
 
 export interface DigestInput {
@@ -82,7 +84,7 @@ export async function copyFiles(input: CopyFilesInput): Promise<{ readonly copie
       for (const { source, leftOut } of openTree(one)) {
         try {
           copied++;
-          if (input.unpacks && source.stat.isFile() && (await isArchive(source.at))) {
+          if ((one.unpacks ?? input.unpacks) && source.stat.isFile() && (await isArchive(source.at))) {
             tree.makeDirectories(destination);
             const resolved = openResolved(rootFd, destination);
             closeFd(resolved.fd);

@@ -1,5 +1,6 @@
 /** The lines of a classic build, in the form that clients parse. */
 import type { ClassicEvent } from '../../ports/build.js';
+import { progressBar } from './progress.js';
 
 /** Output on the standard error stream is shown in red. */
 const RED = '\u001b[91m';
@@ -13,6 +14,11 @@ export function buildLine(event: ClassicEvent): string {
     case 'output': {
       const text = event.bytes.toString('utf8');
       return line({ stream: event.stream === 2 ? `${RED}${text}${PLAIN}` : text });
+    }
+    case 'download': {
+      const { status, id, current, total } = event;
+      const progress = progressBar(current, total ?? 0);
+      return line({ status, progressDetail: { current, total }, progress, id });
     }
     case 'progress':
       return event.text;

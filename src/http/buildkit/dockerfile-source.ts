@@ -18,9 +18,10 @@ export interface LoadedDockerfile {
 /** @throws EngineError when it is not there. */
 export async function loadDockerfile(
   build: OrderedBuild,
-  { context, hasDockerfile }: OpenContext,
+  { context, hasDockerfile, onlyFile }: OpenContext,
 ): Promise<LoadedDockerfile> {
-  const { filename, dockerfileDirectory } = build.attrs;
+  const { dockerfileDirectory } = build.attrs;
+  const filename = (hasDockerfile ? onlyFile : undefined) ?? build.attrs.filename;
   const ignoreFile = `${filename}.dockerignore`;
   const others = filename === DEFAULT_NAME ? ['dockerfile'] : [];
   const step = `[internal] load build definition from ${filename}`;

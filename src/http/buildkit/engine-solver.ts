@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto';
 import type { ImageConfigs } from '../../actors/build/image-configs.js';
 import type { Host } from '../../build/dockerfile/platform.js';
 import { internal, invalid, notFound, notImplemented } from '../../errors/engine-error.js';
-import type { PieceSource } from '../../ports/archives.js';
 import type {
   BuildEngine,
   BuildObserver,
@@ -19,7 +18,7 @@ import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
 import { imageLookUp } from './image-look-up.js';
 import { imageNames, outputsOf, requireTaken, type ExporterParts } from './exporters.js';
 import { describeFailure } from './grpc-status.js';
-import { openMainContext, type ClosableContext } from './main-context.js';
+import { type ContextParts, openMainContext } from './main-context.js';
 import { referenceOf } from './references.js';
 import { directoryContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
 import { secret } from './session-services.js';
@@ -36,11 +35,12 @@ const KNOWN_CAPS = new Set([
   'moby.buildkit.frontend.inputs',
   'moby.buildkit.frontend.subrequests',
   'moby.buildkit.frontend.contexts',
+  'moby.buildkit.frontend.gitquerystring',
 ]);
 /** Results that linked builds may still use. */
 const MAX_RESULTS = 256;
 
-export interface SolverParts extends ExporterParts {
+export interface SolverParts extends ContextParts, ExporterParts {
   readonly engine: BuildEngine;
   readonly sessions: Sessions;
   readonly contexts: ContextCache;
@@ -48,8 +48,6 @@ export interface SolverParts extends ExporterParts {
   readonly configs: Pick<ImageConfigs, 'find'>;
   /** Platforms of Dockerfiles are meant as seen from here. */
   readonly host: Host;
-  /** Unpacks an archive of any compression into a directory of its own. */
-  readonly unpack: (source: PieceSource) => Promise<ClosableContext>;
 }
 
 export class EngineSolver implements Solver {
@@ -65,7 +63,7 @@ export class EngineSolver implements Solver {
     requireEntitlements(job.request.entitlements);
     requireKnown(job.request, order);
     const build = orderedBuild(this.#parts, job, order);
-    const context = await openMainContext(build, this.#parts.unpack);
+    const context = await openMainContext(build, this.#parts);
     try {
       const dockerfile = await loadDockerfile(build, context);
       job.progress.setSource(dockerfile);

@@ -1,5 +1,8 @@
-/** The main context of a build: a directory of the client's, or an archive that it sends once. */
-import { notImplemented } from '../../errors/engine-error.js';
+/** The main context of a build: a directory of the client's, an archive that it sends once, or one at an address. */
+import { CONTEXT_FILE, type RemoteContext } from '../../build/sources/remote-context.js';
+import { parseGitReference, withoutLogin } from '../../build/sources/git-url.js';
+import { EngineError, isEngineError, messageOf } from '../../errors/engine-error.js';
+import type { RemoteOrder } from '../../ports/build-sources.js';
 import type { PieceSource } from '../../ports/archives.js';
 import type { BuildContext } from '../../ports/build.js';
 import { directoryContext, inStep, type OrderedBuild } from './ordered-build.js';
@@ -17,28 +20,74 @@ export interface OpenContext {
   readonly context: BuildContext;
   /** The Dockerfile is in it, too, unless the client names a directory for it. */
   readonly hasDockerfile: boolean;
+  /** The context is one file, which is the Dockerfile. */
+  readonly onlyFile?: string;
   close(): Promise<void>;
 }
 
-/** @param unpack unpacks an archive of any compression into a directory of its own. */
-export async function openMainContext(
-  build: OrderedBuild,
-  unpack: (source: PieceSource) => Promise<ClosableContext>,
-): Promise<OpenContext> {
+export interface ContextParts {
+  /** Unpacks an archive of any compression into a directory of its own. */
+  readonly unpack: (source: PieceSource) => Promise<ClosableContext>;
+  readonly fetch: (order: RemoteOrder, signal: AbortSignal) => Promise<RemoteContext>;
+}
+
+export async function openMainContext(build: OrderedBuild, { unpack, fetch }: ContextParts): Promise<OpenContext> {
   const { remoteContext, contextDirectory } = build.attrs;
   if (remoteContext === undefined) {
     const context = directoryContext(build.directory(contextDirectory));
     return { context, hasDockerfile: false, close: () => Promise.resolve() };
   }
-  if (!remoteContext.startsWith(UPLOAD))
-    throw notImplemented('this engine cannot fetch a build context from an address: clone or download it first');
+  const hasDockerfile = !build.order.attrs.has('dockerfilekey');
+  if (!remoteContext.startsWith(UPLOAD)) return { ...(await fetched(build, remoteContext, fetch)), hasDockerfile };
   const session = await build.session();
   const path = remoteContext.slice(UPLOAD.length - 1);
   const context = await inStep(build, '[internal] load remote build context', 'transferring context:', (bytes) =>
     unpack(pieceSource(pulledBytes(session, path, build.job.signal), bytes)),
   );
-  const hasDockerfile = !build.order.attrs.has('dockerfilekey');
   return { context, hasDockerfile, close: () => context.close() };
+}
+
+async function fetched(
+  build: OrderedBuild,
+  url: string,
+  fetch: ContextParts['fetch'],
+): Promise<Omit<OpenContext, 'hasDockerfile'>> {
+  const { job, attrs } = build;
+  const isRepository = parseGitReference(url) !== undefined;
+  const shown = withoutLogin(url);
+  const step = isRepository ? `[internal] load git source ${shown}` : '[internal] load remote build context';
+  try {
+    const { context, kind } = await inStep(build, step, 'transferring context:', (bytes, vertex) =>
+      fetch(
+        {
+          secret: build.secret,
+          sshAgent: build.sshAgent,
+          url,
+          checksum: '',
+          keepGitDir: isTrue(attrs.buildArgs.get('BUILDKIT_CONTEXT_KEEP_GIT_DIR')) || undefined,
+          output: (...line) => job.progress.log(vertex, ...line),
+          progress: bytes,
+        },
+        job.signal,
+      ),
+    );
+    return { context, ...(kind === 'file' && { onlyFile: CONTEXT_FILE }), close: () => context.close() };
+  } catch (error) {
+    throw explained(error, isRepository ? 'failed to read dockerfile' : 'failed to read downloaded context');
+  }
+}
+
+/** BuildKit finds out at the first use of the context that it cannot be had. */
+function explained(error: unknown, what: string): unknown {
+  if (!isEngineError(error) || error.kind === 'cancelled') return error;
+  const isLate = error.code === 'BAD_SUBDIR' || error.code === 'DIGEST_MISMATCH';
+  return new EngineError(error.kind, `${what}: ${isLate ? '' : 'failed to load cache key: '}${messageOf(error)}`, {
+    cause: error,
+  });
+}
+
+function isTrue(value: string | undefined): boolean {
+  return value !== undefined && ['1', 't', 'true', 'y', 'yes', 'on'].includes(value.toLowerCase());
 }
 
 /** Presents bytes that are asked for as a source that sends by itself. */

@@ -1,15 +1,17 @@
 /** One order of a frontend, with what is known of it. */
 import { createHash } from 'node:crypto';
 import { messageOf } from '../../errors/engine-error.js';
-import type { BuildContext, BuildCredentials } from '../../ports/build.js';
+import type { BuildContext, BuildCredentials, BuildRequest } from '../../ports/build.js';
+import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
 import { ClientDirectory, type DirectoryParts } from './client-directory.js';
 import { readAttrs, type DockerfileAttrs } from './frontend-attrs.js';
-import { credentials } from './session-services.js';
+import { credentials, secret } from './session-services.js';
 import type { Session } from './session.js';
 import type { SolveOrder } from './solver.js';
 
-export interface OrderedBuild {
+/** A build as its frontend has ordered it, with the services of its client. */
+export interface OrderedBuild extends Pick<BuildRequest, 'secret' | 'sshAgent'> {
   readonly job: BuildJob;
   readonly attrs: DockerfileAttrs;
   readonly order: SolveOrder;
@@ -23,12 +25,13 @@ export interface OrderedBuild {
 }
 
 export function orderedBuild(
-  parts: Pick<DirectoryParts, 'sessions' | 'contexts'>,
+  parts: Pick<DirectoryParts, 'sessions' | 'contexts'> & { readonly agents: AgentSockets },
   job: BuildJob,
   order: SolveOrder,
 ): OrderedBuild {
-  const { sessions, contexts } = parts;
+  const { sessions, contexts, agents } = parts;
   const { signal } = job;
+  const session = (): Promise<Session> => sessions.wait(job.request.session, signal);
   return {
     job,
     order,
@@ -39,7 +42,9 @@ export function orderedBuild(
       const sessionId = order.attrs.get(`local-sessionid:${name}`) ?? job.request.session;
       return new ClientDirectory({ sessions, contexts, sessionId, name, signal });
     },
-    session: () => sessions.wait(job.request.session, signal),
+    session,
+    secret: async (id) => secret(await session(), id, signal),
+    sshAgent: async (id) => agents.open(await session(), id),
   };
 }
 

@@ -3,23 +3,17 @@ import { randomUUID } from 'node:crypto';
 import { StringDecoder } from 'node:string_decoder';
 import { forbidden, invalid, isEngineError, messageOf, notImplemented } from '../../errors/engine-error.js';
 import { familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
-import type { ArchiveSource } from '../../ports/archives.js';
-import type { BuildContext, BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
+import type { BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
 import type { Ulimit } from '../../ports/container.js';
 import { credentialsOf } from '../../registry/credentials.js';
 import { buildFailure, buildLine } from '../api/build-progress.js';
 import type { Exchange } from '../exchange.js';
 import type { ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';
+import { type ContextParts, type OpenedContext, openContext } from './build-context.js';
 
-/** A context of files that are removed when the build has ended. */
-export interface ClosableContext extends BuildContext {
-  close(): Promise<void>;
-}
-
-export interface BuildRouteDeps {
+export interface BuildRouteDeps extends ContextParts {
   readonly engine: BuildEngine;
-  readonly unpack: (source: ArchiveSource) => Promise<ClosableContext>;
 }
 
 export function buildRoutes(deps: BuildRouteDeps): Route[] {
@@ -39,12 +33,13 @@ const MAX_KEPT_CHARS = 1024 * 1024;
 
 type Options = Omit<BuildRequest, 'dockerfile' | 'context' | 'observer'>;
 
-async function build(x: Exchange, { engine, unpack }: BuildRouteDeps): Promise<void> {
+async function build(x: Exchange, deps: BuildRouteDeps): Promise<void> {
   const options = optionsOf(x);
-  const name = x.query.text('dockerfile') || 'Dockerfile';
-  const context = await unpack(x.bodySource());
   const lines = new BuildLines(x, x.query.flag('q'));
+  let opened: OpenedContext | undefined;
   try {
+    opened = await openContext(x, deps, (event) => lines.add(event));
+    const { context, dockerfile: name } = opened;
     const text = await context.readFile(name);
     if (text === undefined) throw invalid(`Cannot locate specified Dockerfile: ${name}`);
     if (text.length === 0) throw invalid(`the Dockerfile (${name}) cannot be empty`);
@@ -53,7 +48,7 @@ async function build(x: Exchange, { engine, unpack }: BuildRouteDeps): Promise<v
       classic: (event: ClassicEvent) => lines.add(event),
       ready: () => lines.ready(),
     };
-    const running = engine.start({ ...options, dockerfile: { name, text }, context, observer });
+    const running = deps.engine.start({ ...options, dockerfile: { name, text }, context, observer });
     const leave = (): void => running.cancel();
     x.signal.addEventListener('abort', leave, { once: true });
     if (x.signal.aborted) leave();
@@ -62,7 +57,7 @@ async function build(x: Exchange, { engine, unpack }: BuildRouteDeps): Promise<v
   } catch (error) {
     lines.fail(error);
   } finally {
-    await context.close();
+    await opened?.context.close();
   }
 }
 
@@ -86,7 +81,7 @@ class BuildLines {
     if (event.kind === 'stage' && (this.isQuiet || !this.x.atLeast(1, 30))) return;
     const line = this.#lineOf(event);
     if (!this.isQuiet) this.#open().write(line);
-    else if (event.kind !== 'progress') this.#keep(line);
+    else if (event.kind !== 'progress' && event.kind !== 'download') this.#keep(line);
   }
 
   ready(): Promise<void> {
@@ -131,9 +126,13 @@ class BuildLines {
 function optionsOf(x: Exchange): Options {
   const { query } = x;
   if (query.text('version') === '2') throw notImplemented('this engine has no BuildKit behind this operation yet');
-  if (query.text('remote') !== '') throw notImplemented('contexts of an address are not supported yet');
+  if (!['', '1', '2'].includes(query.text('version')))
+    throw invalid(`invalid version ${JSON.stringify(query.text('version'))}`);
   if (query.all('securityopt').some((option) => option !== ''))
-    throw invalid('The daemon on this platform does not support setting security options on build');
+    throw invalid('security options are not supported on linux');
+  if (query.flag('squash')) throw invalid('squash is only supported with experimental mode');
+  if (!['', 'default'].includes(query.text('isolation')))
+    throw invalid(`unsupported isolation: ${JSON.stringify(query.text('isolation'))}`);
   const limit = (key: string): number => query.integer(key) ?? 0;
   const flagged = (key: string): boolean => query.flag(key);
   return {
