@@ -40,12 +40,14 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     log,
   });
   const sources = new Sources({ kept: cache, tmpDir: temporary.tmpDir, pool });
+  const configs = new ImageConfigs(images, pulls.queries);
   const builds = new Builds({
     ...stepRunDeps(base, drivers, lives, cache),
     claims: new StepClaims(),
     processes: new Slots(availableParallelism()),
     cache,
     sources,
+    configs,
     replies,
     images,
     containers,
@@ -56,7 +58,6 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     emitPrune: (attributes) => emit('builder', 'prune', '', attributes),
   });
   const contexts = new TarContexts(temporary.tmpDir);
-  const configs = new ImageConfigs(images, pulls.queries);
   const door = composeBuildDoor(base, drivers, { builds, contexts, configs, cache, pushes, sources });
   return { builds, contexts, cache, sources, door };
 }

@@ -157,6 +157,8 @@ export interface BuildResult {
   readonly imageId: Digest | undefined;
   /** Build arguments of the request that no instruction used. */
   readonly unusedArgs: readonly string[];
+  /** Gives the layers of the platforms up, which stay until then. Idempotent. */
+  release(): Promise<void>;
 }
 
 /** A build that runs. `result` rejects with an EngineError, a `BuildFailure` where a step or a line is to blame. */

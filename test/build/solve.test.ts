@@ -9,7 +9,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithImage } from '../support/engine-with-image.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { callJson } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
 
@@ -21,7 +21,7 @@ let buildx: Buildx;
 const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
 
 before(async () => {
-  ({ engine, image } = await startEngineWithImage(cleanup));
+  ({ engine, image } = await startEngineWithRegistry(cleanup));
   buildx = new Buildx(join(directory, 'work'), engine.host);
 });
 after(async () => {
@@ -180,15 +180,59 @@ describe('a build of BuildKit', { skip }, () => {
     assert.match(used.stderr, /in a filein a file/);
   });
 
+  test('takes stages and files from contexts with names', async () => {
+    buildx.write('named/Dockerfile', `FROM base AS b\nFROM ${image}\nCOPY --from=b /x /b\nRUN cat /b\n`);
+    buildx.write('named/other/x', 'of a directory');
+    const tree = await buildx.ok(['build', '--build-context', 'base=other', '.'], { in: 'named' });
+    assert.match(tree.stderr, / of a directory/);
+    // A stage of the Dockerfile makes way for a context with its name.
+    buildx.write('named/D2', `FROM scratch AS b\nRUN exit 1\nFROM ${image}\nCOPY --from=b /bin/busybox /b\n`);
+    await buildx.ok(['build', '--build-context', `b=docker-image://${image}`, '-f', 'D2', '.'], { in: 'named' });
+  });
+
+  test('links targets of a bake', async () => {
+    buildx.write('bake/one/Dockerfile', `FROM ${image}\nENV FROM_ONE=yes\nRUN echo of one > /one\n`);
+    buildx.write('bake/two/Dockerfile', 'FROM one\nRUN echo $FROM_ONE $(cat /one)\n');
+    buildx.write(
+      'bake/docker-bake.json',
+      JSON.stringify({
+        group: { default: { targets: ['two'] } },
+        target: { one: { context: 'one' }, two: { context: 'two', contexts: { one: 'target:one' }, tags: ['baked'] } },
+      }),
+    );
+    const baked = await buildx.ok(['buildx', 'bake'], { in: 'bake' });
+    assert.match(baked.stderr, / yes of one$/m);
+    assert.deepEqual(
+      (await historyOf('baked')).slice(0, 3).map(({ CreatedBy }) => CreatedBy),
+      [
+        'RUN /bin/sh -c echo $FROM_ONE $(cat /one) # buildkit',
+        'RUN /bin/sh -c echo of one > /one # buildkit',
+        'ENV FROM_ONE=yes',
+      ],
+    );
+  });
+
+  test('pulls an image that is not here, and says which one', async () => {
+    await buildx.ok(['builder', 'prune', '-af']);
+    await buildx.ok(['system', 'prune', '-af']);
+    const input = `FROM ${image}\nRUN echo pulled\n`;
+    const { stderr } = await buildx.ok(['build', '-'], { input });
+    assert.match(stderr, new RegExp(`\\[1/2\\] FROM ${image}@sha256:[0-9a-f]{64}`));
+    assert.match(stderr, /^#\d+ [\d.]+ pulled$/m);
+    const absent = await buildx.run(['build', '-'], { input: `FROM ${image}nope\n` });
+    assert.ok(absent.stderr.includes(`${image}nope: failed to resolve source metadata for ${image}nope: `));
+    assert.match(absent.stderr, /1 \| >>> FROM/);
+  });
+
   test('a client that gives up ends what runs in each stage', async () => {
     buildx.write(
       'given-up/Dockerfile',
       `FROM ${image} AS a\nRUN echo one; sleep 1000\nFROM ${image} AS b\nRUN echo two; sleep 1000\n` +
         'FROM scratch\nCOPY --from=a / /\nCOPY --from=b / /\n',
     );
-    const session = buildx.start(['build', '.'], { in: 'given-up' });
-    await session.said(/^#\d+ [\d.]+ one$/m);
-    await session.said(/^#\d+ [\d.]+ two$/m);
+    // Plain progress shows one step at a time.
+    const session = buildx.start(['build', '--progress', 'rawjson', '.'], { in: 'given-up' });
+    for (const word of ['one', 'two']) await session.said(new RegExp(Buffer.from(`${word}\n`).toString('base64')));
     session.kill('SIGINT');
     assert.notEqual((await session.ended).status, 0);
     await waitFor('its builds to end', async () => {

@@ -106,7 +106,7 @@ export class ClassicBuild {
       this.#say(`Successfully built ${short(last.image)}\n`);
       for (const output of this.request.outputs)
         if (output.kind === 'image') for (const name of output.names) await this.#tag(name, last.image);
-      return { platforms: [], imageId: last.image, unusedArgs };
+      return { platforms: [], imageId: last.image, unusedArgs, release: () => Promise.resolve() };
     } finally {
       for (const clean of this.#cleanup.splice(0).toReversed()) await clean().catch(() => undefined);
       await this.#layers.release();

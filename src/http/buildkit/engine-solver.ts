@@ -37,8 +37,6 @@ const KNOWN_CAPS = new Set([
   'moby.buildkit.frontend.contexts',
   'moby.buildkit.frontend.gitquerystring',
 ]);
-/** Results that linked builds may still use. */
-const MAX_RESULTS = 256;
 
 export interface SolverParts extends ContextParts, ExporterParts {
   readonly engine: BuildEngine;
@@ -197,11 +195,21 @@ export class EngineSolver implements Solver {
     return { kind: 'result', result };
   }
 
+  #forget(reference: string): void {
+    const result = this.#results.get(reference);
+    this.#results.delete(reference);
+    // Layers that cannot be removed now are collected when the daemon starts.
+    result?.release().catch(() => undefined);
+  }
+
   #solution(build: OrderedBuild, result: BuildResult): Solution {
     const reference = randomUUID();
     this.#results.set(reference, result);
-    const [oldest = reference] = this.#results.keys();
-    if (this.#results.size > MAX_RESULTS) this.#results.delete(oldest);
+    // A linked build begins before the job of this one ends.
+    const { signal } = build.job;
+    const forget = (): void => this.#forget(reference);
+    signal.addEventListener('abort', forget, { once: true });
+    if (signal.aborted) forget();
     const [first] = result.platforms;
     return {
       exporterResponse: exporterResponse(build, result),

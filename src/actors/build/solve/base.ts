@@ -1,11 +1,14 @@
 /** Images that stages begin with, and that files are taken from. */
 import type { LineRange } from '../../../build/dockerfile/ast.js';
 import type { Platform } from '../../../build/dockerfile/platform.js';
-import { asEngineError } from '../../kit/effect.js';
-import { EngineError } from '../../../errors/engine-error.js';
-import type { Image } from '../../../ports/images.js';
+import { dataLoss } from '../../../errors/engine-error.js';
+import { parseConfig } from '../../../images/config-document.js';
+import { chainOf } from '../../../ports/chain-id.js';
+import type { ImageConfigDocument } from '../../../ports/images.js';
+import type { Digest } from '../../../ports/storage.js';
 import { baseImage } from '../base-image.js';
-import { blamed } from './failure.js';
+import { blamed, prefixed } from './failure.js';
+import { PullStatuses } from './pull-statuses.js';
 import { newStep, type Operation, type PlannedStep, vertexDigest } from './step.js';
 import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
@@ -18,9 +21,19 @@ export interface WantedBase {
   readonly lines: LineRange;
 }
 
+/** An image whose files need not be here yet. */
+export interface BaseImage {
+  readonly name: string;
+  /** The name with the digest that the registry has told. */
+  readonly shown: string;
+  readonly platform: Platform | undefined;
+  readonly config: ImageConfigDocument;
+  readonly topLayer: Digest | undefined;
+}
+
 export class BaseImages {
-  readonly #loading = new Map<string, Promise<Image>>();
-  readonly #byName = new Map<string, Promise<Image>>();
+  readonly #loading = new Map<string, Promise<BaseImage>>();
+  readonly #byName = new Map<string, Promise<BaseImage>>();
 
   constructor(
     private readonly tools: SolveTools,
@@ -28,8 +41,8 @@ export class BaseImages {
     private readonly signal: AbortSignal,
   ) {}
 
-  /** Returns the image; it is pulled if it is not here. @throws EngineError with the step and the lines to blame. */
-  async load({ name, written, platform, lines }: WantedBase): Promise<Image> {
+  /** Returns the configuration of an image. @throws EngineError with the step and the lines to blame. */
+  async load({ name, written, platform, lines }: WantedBase): Promise<BaseImage> {
     const step = `[internal] load metadata for ${name}`;
     const key = JSON.stringify([name, platform]);
     const loading =
@@ -40,40 +53,60 @@ export class BaseImages {
       return await loading;
     } catch (error) {
       if (this.signal.aborted) throw error;
-      const { kind, message, code } = asEngineError(error);
-      const explained = new EngineError(
-        kind,
-        `${written}: failed to resolve source metadata for ${name}: ${message}`,
-        code === undefined ? { cause: error } : { code, cause: error },
-      );
+      const explained = prefixed(error, `${written}: failed to resolve source metadata for ${name}: `);
       throw blamed(explained, { vertex: vertexDigest(['metadata', key]), lines });
     }
   }
 
   /** Returns an image that was asked for by this name, for any platform; undefined: it is not here. */
-  async loaded(name: string): Promise<Image | undefined> {
+  async loaded(name: string): Promise<BaseImage | undefined> {
     return this.#byName.get(name)?.catch(() => undefined);
   }
 
-  async #load(name: string, platform: Platform | undefined): Promise<Image> {
+  async #load(name: string, platform: Platform | undefined): Promise<BaseImage> {
     const { deps, request, layers } = this.tools;
-    const image = await baseImage(deps, { name, platform, onLine: () => undefined }, request, this.signal);
+    const { pull, credentials } = request;
+    const { digest, config } = await deps.configs.find({ name, platform, pull, credentials }, this.signal);
+    const image = deps.images.get(digest);
+    if (image === undefined) {
+      const document = parseConfig(config);
+      return { name, shown: pinned(name, digest), platform, config: document, topLayer: topOf(document) };
+    }
     const letGo = deps.images.hold(image.id);
     this.tools.atEnd(async () => letGo());
     if (image.topLayer !== undefined) layers.hold(image.topLayer);
-    return image;
+    return { name, shown: name, platform, config: image.config, topLayer: image.topLayer };
   }
 }
 
-/** Returns the step that gives the files of an image. */
-export function imageStep(name: string, image: Image, label: string, lines: LineRange | undefined): PlannedStep {
-  const { topLayer } = image;
+/** Returns the step that gives the files of an image, which is pulled then if it is not here. */
+export function imageStep(image: BaseImage, label: string, lines: LineRange | undefined): PlannedStep {
+  const { name, shown, platform, topLayer } = image;
   const operation: Operation = {
     identity: ['image', topLayer ?? null],
     description: `pulled from ${name}`,
     isImage: true,
     content: () => Promise.resolve(null),
-    perform: () => Promise.resolve({ layer: topLayer }),
+    perform: async ({ tools, step, signal }) => {
+      const { deps, request, layers } = tools;
+      if (topLayer === undefined) return { layer: undefined };
+      if (deps.layers.find(topLayer) === undefined) {
+        const statuses = new PullStatuses(request.observer, step.digest);
+        const wanted = { name, platform, onLine: (line: string) => statuses.add(line) };
+        const pulled = await baseImage(deps, wanted, { ...request, pull: false }, signal);
+        if (pulled.topLayer !== topLayer) throw dataLoss(`image ${name} is another one now`);
+      }
+      layers.hold(topLayer);
+      return { layer: topLayer };
+    },
   };
-  return newStep({ name: `${label}FROM ${name}`, operation, parent: undefined, sources: [], lines, isFresh: false });
+  return newStep({ name: `${label}FROM ${shown}`, operation, parent: undefined, sources: [], lines, isFresh: false });
+}
+
+function topOf({ rootfs }: ImageConfigDocument): Digest | undefined {
+  return chainOf(rootfs.diff_ids).at(-1);
+}
+
+function pinned(name: string, digest: Digest): string {
+  return name.includes('@') ? name : `${name}@${digest}`;
 }

@@ -7,13 +7,33 @@ import type { NamedContext, PlatformResult } from '../../../ports/build.js';
 import { hostPlatform } from '../../../registry/platform.js';
 import { type BaseImages, imageStep } from './base.js';
 import { ClientContext } from './contexts.js';
-import { imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
+import { copyOperation } from './copy.js';
+import { EXPORTED, imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
 import { newStep, type PlannedStep } from './step.js';
 import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
 
 /** Where the ignore file of a directory is. */
 const IGNORE_FILE = '.dockerignore';
+
+/** A copy of everything, into nothing. */
+const ALL_FILES: Parameters<typeof copyOperation>[0] = {
+  kind: 'COPY',
+  keyword: 'COPY',
+  original: 'COPY / /',
+  lines: { start: 0, end: 0 },
+  comments: [],
+  sources: ['/'],
+  inlineFiles: [],
+  destination: '/',
+  chown: '',
+  chmod: '',
+  link: false,
+  exclude: [],
+  flags: [],
+  from: '',
+  parents: false,
+};
 
 type Begin = Omit<StagePlan, 'scope'>;
 
@@ -30,12 +50,26 @@ export class NamedContexts {
     const context = this.#get(name);
     if (context.kind === 'image') {
       const image = await images.load({ ...imageOf(context.reference), platform: undefined, lines });
-      const last = imageStep(imageOf(context.reference).name, image, `[context ${name}] `, lines);
-      return { state: imageState(image), last, history: imageHistory(image) };
+      const last = imageStep(image, `[context ${name}] `, lines);
+      return { state: imageState(image.config), last, history: imageHistory(image.config) };
     }
-    if (context.kind === 'result') return resultBegin(name, context.result);
-    const last = await this.files(name, images, lines);
-    return { state: scratchState(hostPlatform()), last, history: [] };
+    if (context.kind === 'result') {
+      const { topLayer } = context.result;
+      if (topLayer !== undefined) this.tools.layers.hold(topLayer);
+      return resultBegin(name, context.result);
+    }
+    const files = await this.files(name, images, lines);
+    const state = scratchState(hostPlatform());
+    if (files === undefined) return { state, last: undefined, history: [] };
+    const last = newStep({
+      name: `[context ${name}] copy files`,
+      operation: copyOperation(ALL_FILES, state, [{ source: 0, paths: ['/'] }]),
+      parent: undefined,
+      sources: [files],
+      lines,
+      isFresh: false,
+    });
+    return { state, last, history: [{ comment: EXPORTED, step: last }] };
   }
 
   /** Returns the step that gives the files of a context; undefined: there are none. */

@@ -142,12 +142,12 @@ export class Planner {
       return { ...begin, scope: undefined, triggers: begin.state.config.OnBuild ?? [] };
     }
     const image = await this.#images.load({ ...base, platform, lines });
-    const state = imageState(image);
+    const state = imageState(image.config);
     return {
       state: { ...state, config: { ...state.config, OnBuild: null } },
       scope: undefined,
       last: undefined,
-      history: imageHistory(image),
+      history: imageHistory(image.config),
       triggers: state.config.OnBuild ?? [],
     };
   }
@@ -201,7 +201,7 @@ export class Planner {
     const { base, platform } = stage;
     const { lines } = stage.stage;
     if (base.kind !== 'image') throw invalid('a stage has no image');
-    return imageStep(base.name, await this.#images.load({ ...base, platform, lines }), prefix, lines);
+    return imageStep(await this.#images.load({ ...base, platform, lines }), prefix, lines);
   }
 
   /** Returns the steps whose files an instruction reads; undefined for one without files. */
@@ -218,7 +218,7 @@ export class Planner {
       case 'stage':
         return this.#plans.get(source.index)?.last ?? 'none';
       case 'image':
-        return imageStep(source.name, await this.#images.load({ ...source, platform: undefined, lines }), '', lines);
+        return imageStep(await this.#images.load({ ...source, platform: undefined, lines }), '', lines);
       case 'context':
         return (await this.#contexts.files(source.name, this.#images, lines)) ?? 'none';
       default:

@@ -1,5 +1,6 @@
 /** One build of BuildKit's clients: the parts of its machine that do the work. */
 import type { BuildRequest, BuildResult } from '../../../ports/build.js';
+import type { Digest } from '../../../ports/storage.js';
 import { exportResult } from './exports.js';
 import { StepExecutor } from './executor.js';
 import { imageConfig } from './image-config.js';
@@ -70,7 +71,19 @@ export class Solve {
     const config = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
     const result = { platform, config, topLayer };
     const imageId = await exportResult(this.#tools, this.#vertices, result, this.#signal);
-    return { platforms: [result], imageId, unusedArgs };
+    return { platforms: [result], imageId, unusedArgs, release: this.#held(topLayer) };
+  }
+
+  /** Holds the files of the result beyond the end of the build. */
+  #held(topLayer: Digest | undefined): () => Promise<void> {
+    const { layers } = this.deps;
+    let held = topLayer;
+    if (held !== undefined) layers.retain(held);
+    return async () => {
+      const layer = held;
+      held = undefined;
+      if (layer !== undefined) await layers.release(layer);
+    };
   }
 
   /** Gives back what the build has held. */

@@ -3,7 +3,7 @@ import type { ConfigInstruction } from '../config-steps.js';
 import type { Instruction } from '../../../build/dockerfile/ast.js';
 import { isEngineError } from '../../../errors/engine-error.js';
 import { DEFAULT_PATH, type StageScope } from '../../../build/dockerfile/scope.js';
-import type { Image, ImageHistory } from '../../../ports/images.js';
+import type { ImageConfigDocument, ImageHistory } from '../../../ports/images.js';
 import { configStep } from '../config-steps.js';
 import type { StageState } from '../stage-state.js';
 import { blamed } from './failure.js';
@@ -25,6 +25,8 @@ export interface StagePlan {
 }
 
 const COMMENT = 'buildkit.dockerfile.v0';
+/** The comment of layers of which no history tells. */
+export const EXPORTED = 'buildkit.exporter.image.v0';
 
 const NO_FILES = { topLayer: undefined, diffIds: [], history: [], image: undefined, hasOwnCmd: false } as const;
 
@@ -39,7 +41,8 @@ export function scratchState({ os, architecture }: { readonly os: string; readon
   };
 }
 
-export function imageState({ config: { config = {}, author = '', os, architecture, variant } }: Image): StageState {
+export function imageState(image: ImageConfigDocument): StageState {
+  const { config = {}, author = '', os, architecture, variant } = image;
   const env = config.Env ?? [];
   const hasPath = env.some((entry) => entry.startsWith('PATH='));
   const Env = hasPath ? [...env] : [...env, `PATH=${DEFAULT_PATH}`];
@@ -47,11 +50,11 @@ export function imageState({ config: { config = {}, author = '', os, architectur
 }
 
 /** Returns the history of a base image; entries must be as many as layers. */
-export function imageHistory({ config: { history = [], rootfs } }: Image): PlannedHistory[] {
+export function imageHistory({ history = [], rootfs }: ImageConfigDocument): PlannedHistory[] {
   const layers = history.filter((entry) => entry.empty_layer !== true).length;
   const missing = rootfs.diff_ids.length - layers;
   if (missing < 0) return history.map((entry) => ({ ...entry, empty_layer: true }));
-  return [...history, ...Array.from({ length: missing }, () => ({ comment: 'buildkit.exporter.image.v0' }))];
+  return [...history, ...Array.from({ length: missing }, () => ({ comment: EXPORTED }))];
 }
 
 export function layerEntry(text: string, step: PlannedStep): PlannedHistory {

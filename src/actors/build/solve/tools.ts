@@ -8,6 +8,7 @@ import type { Logger } from '../../../ports/logger.js';
 import type { Digest, LayerStore } from '../../../ports/storage.js';
 import { detachMount } from '../../../sys/mount/mount.js';
 import type { Slots } from '../../kit/slots.js';
+import type { ImageConfigs } from '../image-configs.js';
 import type { BaseImageDeps } from '../base-image.js';
 import type { CopyDeps } from '../copy-step.js';
 import type { StepRunDeps } from '../run/run-step.js';
@@ -19,6 +20,7 @@ import type { SourceFiles, StepResult } from './step-result.js';
 export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
   readonly layers: LayerStore;
   readonly cache: BuildCache;
+  readonly configs: ImageConfigs;
   readonly claims: StepClaims;
   /** As many as processes of steps may run at a time. */
   readonly processes: Slots;
