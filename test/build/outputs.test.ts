@@ -229,8 +229,9 @@ describe('docker build', { skip }, () => {
   test('warns of what its checks find, and fails when they are errors', async () => {
     const text = `FROM ${image} as low\nENV A=$B\nRUN true\n`;
     const warned = await buildx.ok(['build', '-'], { input: text });
-    assert.match(warned.stderr, /WARN: FromAsCasing: 'as' and 'FROM' keywords' casing do not match \(line 1\)/);
-    assert.match(warned.stderr, /WARN: UndefinedVar: Usage of undefined variable '\$B' \(line 2\)/);
+    // The client lists warnings at its end; whether it also shows them on the way depends on how fast it is.
+    assert.match(warned.stderr, /FromAsCasing: 'as' and 'FROM' keywords' casing do not match \(line 1\)/);
+    assert.match(warned.stderr, /UndefinedVar: Usage of undefined variable '\$B' \(line 2\)/);
     const failed = await buildx.run(['build', '-'], { input: `# check=error=true\n${text}` });
     assert.notEqual(failed.status, 0);
     assert.match(failed.stderr, /lint violation found for rules: FromAsCasing, UndefinedVar/);
@@ -261,9 +262,7 @@ describe('docker build', { skip }, () => {
 
   test('leaves no file of an export', async () => {
     assert.deepEqual(
-      readdirSync(join(engine.dir, 'data'), { recursive: true }).filter((path) =>
-        String(path).includes('build-export'),
-      ),
+      readdirSync(join(engine.dir, 'data/tmp')).filter((name) => name.includes('build-export')),
       [],
     );
     assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
