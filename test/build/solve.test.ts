@@ -153,10 +153,14 @@ describe('a build of BuildKit', { skip }, () => {
   });
 
   test('says which command failed and where, and leaves nothing of it', async () => {
-    const failed = await buildx.run(['build', '-'], { input: `FROM ${image}\nRUN true\nRUN echo said so; exit 7\n` });
+    // The other stage would run for long: the failure ends it.
+    const dockerfile =
+      `FROM ${image} AS other\nRUN sleep 1000\nFROM ${image}\nRUN echo said so; exit 7\n` +
+      'COPY --from=other / /other\n';
+    const failed = await buildx.run(['build', '-'], { input: dockerfile });
     assert.equal(failed.status, 1);
-    assert.match(failed.stderr, /\[3\/3\] RUN echo said so; exit 7:\n[\d.]+ said so/);
-    assert.match(failed.stderr, /3 \| >>> RUN echo said so; exit 7/);
+    assert.match(failed.stderr, /\[stage-1 2\/3\] RUN echo said so; exit 7:\n[\d.]+ said so/);
+    assert.match(failed.stderr, /4 \| >>> RUN echo said so; exit 7/);
     const words = 'process "/bin/sh -c echo said so; exit 7" did not complete successfully: exit code: 7';
     assert.ok(failed.stderr.includes(`failed to solve: ${words}\n`), failed.stderr);
     buildx.write('missing/Dockerfile', `FROM ${image}\nCOPY nope /x\n`);

@@ -63,6 +63,11 @@ export class BaseImages {
     return this.#byName.get(name)?.catch(() => undefined);
   }
 
+  /** Resolves when no image is asked for any more. */
+  settled(): Promise<unknown> {
+    return Promise.allSettled(this.#loading.values());
+  }
+
   async #load(name: string, platform: Platform | undefined): Promise<BaseImage> {
     const { deps, request, layers } = this.tools;
     const { pull, credentials } = request;

@@ -96,6 +96,11 @@ export class Planner {
     return { target: this.#labelled(target), platform: `${this.#host.os}/${this.#host.architecture}`, unusedArgs };
   }
 
+  /** Resolves when nothing that the plan has begun is under way. */
+  settled(): Promise<unknown> {
+    return this.#images.settled();
+  }
+
   #sourcesOf(index: number): (StageSource | undefined)[] {
     const stage = this.#graph.stages[index];
     return stage === undefined ? [] : [stage.base, ...[...stage.sources.values()].flat()];

@@ -32,11 +32,24 @@ export class Solve {
 
   /** @throws EngineError, DockerfileError */
   async plan(): Promise<void> {
-    const plan = await new Planner(this.#tools, this.#vertices, this.#signal).plan();
-    this.#signal.throwIfAborted();
+    const planner = new Planner(this.#tools, this.#vertices, this.#signal);
+    const plan = await this.#whole(planner);
     const schedule = new Schedule(plan.target.last);
     for (const step of schedule.steps) this.#vertices.announce(step);
     this.#planned = { plan, schedule };
+  }
+
+  /** A plan that fails ends what it has begun, so that nothing is taken after the build has closed. */
+  async #whole(planner: Planner): Promise<BuildPlan> {
+    try {
+      const plan = await planner.plan();
+      this.#signal.throwIfAborted();
+      return plan;
+    } catch (error) {
+      this.abort(error);
+      await planner.settled();
+      throw error;
+    }
   }
 
   /** Returns the steps that can begin. */
