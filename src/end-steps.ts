@@ -16,6 +16,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['door of builds', ({ parts }) => parts.builder.door.close()],
   ['builds', ({ parts }) => parts.builder.builds.close()],
   ['containers', stopAll],
+  ['collection of the build cache', ({ parts }) => parts.builder.cacheGarbage.close()],
   ['build cache', ({ parts }) => parts.builder.cache.close()],
   ['health checks', ({ parts }) => parts.lives.healthChecks.close()],
   ['garbage collection', ({ parts }) => parts.garbage.close()],

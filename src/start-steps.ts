@@ -92,7 +92,10 @@ export const releaseMemoryWhenIdle: Step = (life) => {
   life.stopReleasing = releaseWhenIdle(() => drivers.pool.queued === 0 && transfers.transferPool.pool.queued === 0);
 };
 
-export const startGarbageCollection: Step = ({ parts }) => parts.garbage.start();
+export const startGarbageCollection: Step = ({ parts }) => {
+  parts.garbage.start();
+  parts.builder.cacheGarbage.schedule();
+};
 
 export const keepReserve: Step = ({ parts }) => parts.base.reserve.keep();
 

@@ -4,6 +4,7 @@ import type { ImageConfigs } from '../actors/build/image-configs.js';
 import { pushImage } from '../actors/push/push-image.js';
 import type { Pushes } from '../actors/push/pushes.js';
 import { ImageExport } from '../build/outputs/image-export.js';
+import type { GcRule } from '../build/cache/gc-rules.js';
 import { openRemoteContext } from '../build/sources/remote-context.js';
 import type { TarContexts } from '../build/tar-context.js';
 import { AgentSockets } from '../http/buildkit/agent-sockets.js';
@@ -27,12 +28,13 @@ export interface DoorNeeds {
   readonly cache: SourceDirectories;
   readonly pushes: Pushes;
   readonly sources: BuildSources;
+  readonly gcRules: readonly GcRule[];
 }
 
 export function composeBuildDoor(
   { log, live, settings, dataRoot, execRoot, temporary }: Base,
   { network, archives, layers, pool }: Drivers,
-  { builds, contexts, configs, cache, pushes, sources }: DoorNeeds,
+  { builds, contexts, configs, cache, pushes, sources, gcRules }: DoorNeeds,
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
@@ -57,6 +59,7 @@ export function composeBuildDoor(
       id: settings.shown().id,
       platforms: hostPlatforms(hostPlatform()),
       snapshotter: layers.driver,
+      gcRules,
       hostGateway: () => [...live.fixed.hostGatewayIps, ...network.hostAddresses()][0],
     },
   });

@@ -15,6 +15,7 @@ import { absentPartRoutes } from '../http/routes/absent-parts.js';
 import { archiveRoutes } from '../http/routes/archive.js';
 import { containerStreamRoutes } from '../http/routes/container-streams.js';
 import { openRemoteContext } from '../build/sources/remote-context.js';
+import { buildCacheRoutes } from '../http/routes/build-cache.js';
 import { buildRoutes } from '../http/routes/build.js';
 import { containerRoutes } from '../http/routes/containers.js';
 import { diskUsageRoutes } from '../http/routes/disk-usage.js';
@@ -74,6 +75,7 @@ export function composeRoutes(
       unpack: (source) => lives.builder.contexts.unpack(source),
       fetch: (order, signal) => openRemoteContext(lives.builder.sources, order, signal),
     }),
+    ...buildCacheRoutes(lives.builder.builds),
     ...lives.builder.door.routes(),
     ...allContainerRoutes(base, drivers, lives, view),
     ...imageRoutes(imageDeps(base, drivers, lives, transfers, users)),
@@ -86,6 +88,8 @@ export function composeRoutes(
       view,
       volumes,
       dataRoot,
+      builds: lives.builder.builds,
+      cacheLayers: () => lives.builder.cache.ownLayers(),
       fsck: (repair) =>
         checkDataRoot(
           {

@@ -1,17 +1,19 @@
 /** The type of `builder.gc`, which says how a build cache is kept small. */
+import type { GcSettings, GcSize } from '../build/cache/gc-rules.js';
+import { parseDuration } from '../build/dockerfile/go-values.js';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import { isObject, isStrings, parseBytes, rejectRest, type ValueType } from './value-types.js';
 
-export interface BuilderGc {
+export interface BuilderGc extends GcSettings {
   readonly enabled: boolean;
-  /** Bytes to keep when a rule names none; 0: the file does not say it. */
-  readonly defaultKeepStorageBytes: number;
-  readonly policy: readonly {
-    readonly keepStorageBytes: number;
-    readonly filter: readonly string[];
-    readonly all: boolean;
-  }[];
 }
+
+/** A daemon that was told nothing has this. */
+export const DEFAULT_BUILDER_GC: BuilderGc = {
+  enabled: true,
+  defaults: { reservedSpace: 0, maxUsedSpace: 0, minFreeSpace: 0 },
+  policy: undefined,
+};
 
 /** Names of the filters of a build cache's records. */
 const FILTERS = new Set([
@@ -28,9 +30,10 @@ const FILTERS = new Set([
   'unused-for',
   'until',
 ]);
-const DURATION = /^(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+$/;
-const SIZES = ['reservedSpace', 'maxUsedSpace', 'minFreeSpace'];
-const DEFAULT_SIZES = ['defaultReservedSpace', 'defaultMaxUsedSpace', 'defaultMinFreeSpace'];
+const AGES = new Set(['unused-for', 'until']);
+const NANOSECONDS_PER_MS = 1e6;
+const SIZES = ['reservedSpace', 'maxUsedSpace', 'minFreeSpace', 'keepStorage'];
+const DEFAULT_SIZES = ['defaultReservedSpace', 'defaultMaxUsedSpace', 'defaultMinFreeSpace', 'defaultKeepStorage'];
 const size = { type: 'string' };
 
 export const builderGc: ValueType<BuilderGc> = {
@@ -40,14 +43,12 @@ export const builderGc: ValueType<BuilderGc> = {
     type: 'object',
     properties: {
       enabled: { type: 'boolean' },
-      defaultKeepStorage: size,
       ...Object.fromEntries(DEFAULT_SIZES.map((name) => [name, size])),
       policy: {
         type: 'array',
         items: {
           type: 'object',
           properties: {
-            keepStorage: size,
             ...Object.fromEntries(SIZES.map((name) => [name, size])),
             keepDuration: { type: 'string' },
             filter: { type: 'array', items: { type: 'string' } },
@@ -64,57 +65,68 @@ export const builderGc: ValueType<BuilderGc> = {
   },
   fromFile: (value) => {
     if (!isObject(value)) throw invalid('must be an object');
-    const { enabled = false, defaultKeepStorage = '', policy = [], ...rest } = value;
+    const { enabled = true, policy, ...rest } = value;
     if (typeof enabled !== 'boolean') throw invalid('enabled must be true or false');
-    if (!Array.isArray(policy)) throw invalid('policy must be an array');
-    rejectRest(takeSizes(rest, DEFAULT_SIZES, ''), 'builder.gc');
-    return {
-      enabled,
-      defaultKeepStorageBytes: readSize(defaultKeepStorage, 'defaultKeepStorage'),
-      policy: policy.map(readPolicy),
-    };
+    if (policy !== undefined && !Array.isArray(policy)) throw invalid('policy must be an array');
+    const [defaults, others] = takeSizes(rest, DEFAULT_SIZES, '');
+    rejectRest(others, 'builder.gc');
+    return { enabled, defaults, policy: policy?.map(readRule) };
   },
 };
 
-function readPolicy(value: unknown): BuilderGc['policy'][number] {
+function readRule(value: unknown): NonNullable<GcSettings['policy']>[number] {
   if (!isObject(value)) throw invalid('policy must be an array of objects');
-  const { keepStorage = '', filter = [], all = false, keepDuration, ...rest } = value;
+  const { filter = [], all = false, keepDuration, ...rest } = value;
   if (typeof all !== 'boolean') throw invalid('policy: all must be true or false');
   if (!isStrings(filter)) throw invalid('policy: filter must be an array of strings');
-  if (keepDuration !== undefined) checkDuration(keepDuration, 'policy: keepDuration');
-  for (const text of filter) checkFilter(text);
-  rejectRest(takeSizes(rest, SIZES, 'policy: '), 'builder.gc: policy');
-  return { keepStorageBytes: readSize(keepStorage, 'policy: keepStorage'), filter, all };
+  const [sizes, others] = takeSizes(rest, SIZES, 'policy: ');
+  rejectRest(others, 'builder.gc: policy');
+  let keepDurationMs = keepDuration === undefined ? 0 : readDuration(keepDuration, 'policy: keepDuration');
+  for (const text of filter) keepDurationMs = readFilter(text) ?? keepDurationMs;
+  return { ...sizes, all, keepDurationMs, filter: filter.filter((text) => !AGES.has(nameOf(text))) };
 }
 
-/** Checks members that are sizes. Returns the others. */
+/** Reads the members that are sizes, the last of which is the older name of the first. Returns the others, too. */
 function takeSizes(
   members: Readonly<Record<string, unknown>>,
   names: readonly string[],
   context: string,
-): Readonly<Record<string, unknown>> {
-  for (const name of names) if (Object.hasOwn(members, name)) readSize(members[name], `${context}${name}`);
-  return Object.fromEntries(Object.entries(members).filter(([name]) => !names.includes(name)));
+): [sizes: GcSettings['defaults'], others: Readonly<Record<string, unknown>>] {
+  const [reserved, maxUsed = 0, minFree = 0, kept = 0] = names.map((name) =>
+    Object.hasOwn(members, name) ? readSize(members[name], `${context}${name}`) : 0,
+  );
+  const others = Object.fromEntries(Object.entries(members).filter(([name]) => !names.includes(name)));
+  return [{ reservedSpace: reserved || kept, maxUsedSpace: maxUsed, minFreeSpace: minFree }, others];
 }
 
-function checkFilter(text: string): void {
+/** Checks a filter. Returns the ms of one that asks for an age. */
+function readFilter(text: string): number | undefined {
   const at = text.indexOf('=');
   if (at < 1) throw invalid(`policy: filter must have the form <name>=<value>, not ${JSON.stringify(text)}`);
-  const name = text.slice(0, at).replace(/[!~]$/, '');
+  const name = nameOf(text);
   if (!FILTERS.has(name))
     throw invalid(`policy: unknown filter ${JSON.stringify(name)}: must be one of ${[...FILTERS].join(', ')}`);
-  if (name === 'unused-for' || name === 'until') checkDuration(text.slice(at + 1), `policy: filter ${name}`);
+  return AGES.has(name) ? readDuration(text.slice(at + 1), `policy: filter ${name}`) : undefined;
 }
 
-function checkDuration(value: unknown, name: string): void {
-  if (typeof value !== 'string' || !DURATION.test(value)) throw invalid(`${name} must be a duration such as "48h"`);
+function nameOf(filter: string): string {
+  return filter.slice(0, filter.indexOf('=')).replace(/[!~]$/, '');
 }
 
-function readSize(value: unknown, name: string): number {
+function readDuration(value: unknown, name: string): number {
+  try {
+    if (typeof value === 'string') return Math.max(0, parseDuration(value) / NANOSECONDS_PER_MS);
+  } catch {
+    // The message below says it better than that of the parser.
+  }
+  throw invalid(`${name} must be a duration such as "48h"`);
+}
+
+function readSize(value: unknown, name: string): GcSize {
   if (value === '') return 0;
   if (typeof value !== 'string') throw invalid(`${name} must be a size such as "10GB"`);
   // Newer daemons accept a percentage of the disk as a size.
-  if (/^\d{1,2}%$/.test(value)) return 0;
+  if (/^\d{1,2}%$/.test(value)) return { percent: Number.parseInt(value, 10) };
   try {
     return parseBytes(value);
   } catch (error) {

@@ -49,12 +49,6 @@ const withoutImageGc = (name: OptionName): Row => ({
 /** A value that the operator did not choose gets no notice. */
 export const IDLE_OPTIONS: readonly Row[] = [
   {
-    name: 'builderGc',
-    when: '',
-    isIdle: ({ builderGc }) => builderGc?.enabled === true,
-    reason: 'the cache of builds is the images that they leave, which a prune of images removes',
-  },
-  {
     name: 'features',
     when: '`buildkit`',
     isIdle: ({ features }) => features['buildkit'] === true,

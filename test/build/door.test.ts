@@ -139,6 +139,7 @@ const door = new BuildKitDoor({
     id: 'w1',
     platforms: [{ os: 'linux', architecture: 'amd64' }],
     snapshotter: 'test',
+    gcRules: [],
     hostGateway: () => '10.9.8.7',
   },
 });

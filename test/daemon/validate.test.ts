@@ -21,7 +21,7 @@ interface Reply {
 const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> = {
   builder: [
     { gc: { enabled: true }, entitlements: { 'network-host': true } },
-    'builder.gc has no effect: the cache of builds is the images that they leave, which a prune of images removes',
+    'builder.entitlements has no effect: whoever asks for the network of the host gets it; there is no other one',
   ],
   features: [{ buildkit: true, cdi: false }, 'features has no effect: feature buildkit: clients choose how they build'],
   'selinux-enabled': [true, 'selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
@@ -185,7 +185,6 @@ test('what has no effect is told once by the start, by the configuration in effe
   const docs = readFileSync(new URL('../../../docs/configuration.md', import.meta.url), 'utf8');
   const reasons = [
     ...Object.values(IDLE).map(([, reason]) => reason),
-    'builder.entitlements has no effect: whoever asks for the network of the host gets it; there is no other one',
     'cdi-spec-dirs has no effect: the feature cdi is off',
     'ENGINE_DISABLE_PIGZ has no effect: layers are decompressed by the daemon itself, never by pigz',
   ];

@@ -29,11 +29,9 @@ export const ANNOUNCED_FLAGS = [
   '--swarm-default-advertise-addr=192.0.2.9',
   '--userland-proxy-path=/bin/true',
 ];
-export const ANNOUNCED_KEYS = { builder: { gc: { enabled: true } } };
 export const ANNOUNCED_ENVIRONMENT = { ENGINE_DISABLE_PIGZ: '1' };
 
 export const ANNOUNCED: Group['rows'] = {
-  builderGc: announced('builderGc'),
   disablePigz: announced('disablePigz'),
   networkControlPlaneMtu: announced('networkControlPlaneMtu'),
   selinuxEnabled: announced('selinuxEnabled'),

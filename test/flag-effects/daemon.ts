@@ -9,7 +9,7 @@ import { Authority } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { call } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
-import { ANNOUNCED, ANNOUNCED_ENVIRONMENT, ANNOUNCED_FLAGS, ANNOUNCED_KEYS } from './announced.js';
+import { ANNOUNCED, ANNOUNCED_ENVIRONMENT, ANNOUNCED_FLAGS } from './announced.js';
 import { ONE, type Group, type Scene } from './scene.js';
 import { startUploadCounter } from './upload-counter.js';
 
@@ -56,7 +56,7 @@ export const daemon: Group = {
     const shown = ['--experimental', '--label', 'rack=seven', '--node-generic-resource', 'gpu=UUID7'];
     return {
       args: ['--host', 'tcp://127.0.0.1:0', '--tlsverify', '--debug', ...supervisor, ...shown, ...ANNOUNCED_FLAGS],
-      file: { ...ANNOUNCED_KEYS, 'max-concurrent-uploads': 1, 'max-download-attempts': 1 },
+      file: { 'max-concurrent-uploads': 1, 'max-download-attempts': 1 },
       env: { ...ANNOUNCED_ENVIRONMENT, ENGINE_CERT_PATH: certificates, ENGINE_TMPDIR: temporary },
     };
   },

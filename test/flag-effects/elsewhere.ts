@@ -62,6 +62,7 @@ export const ELSEWHERE: readonly Place[] = [
   ...NETWORKS,
   ...REGISTRIES,
   ...CLIENTS,
+  place('build/cache', 'builder.gc: rules are shown and applied', 'builderGc'),
   place('containers/cdi', 'nodes, environment and mounts of a device', 'cdiSpecDirs'),
   place('containers/cdi', 'with the feature switched off there is no such driver', 'features'),
   place('images/garbage', 'the oldest go until', 'imageGcHighPercent', 'imageGcLowPercent', 'imageGcMinAgeSeconds'),

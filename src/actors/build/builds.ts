@@ -26,6 +26,8 @@ const CLOSE_MS = 10_000;
 export interface BuildsDeps extends ClassicDeps, SolveDeps {
   readonly replies: Replies;
   readonly cache: BuildCache;
+  /** Called after each build. */
+  readonly onEnd: () => void;
   readonly emitPrune: (attributes: Readonly<Record<string, string>>) => void;
   readonly log: Logger;
 }
@@ -109,6 +111,7 @@ export class Builds implements BuildEngine {
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (this.#waiting.size === 0) this.#idle();
+    this.#deps.onEnd();
     if (result) waiting?.resolve(result);
     else waiting?.reject(error);
   }

@@ -157,18 +157,18 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
   async prune(selection: CachePrune): Promise<Pruned> {
     await this.#directories.settled();
     const freeBytes = selection.minFreeSpace > 0 ? await this.#freeBytes() : 0;
-    const entries = this.#index.list();
-    const usages = describeEntries(entries, this.#sharing());
-    const planned = planPrune(selection, { entries, usages, nowMs: Date.now(), freeBytes });
+    const scene = { entries: this.#index.list(), isShared: this.#sharing(), nowMs: Date.now(), freeBytes };
+    const planned = planPrune(selection, scene);
     // From here on nobody finds them.
-    for (const entry of planned) {
+    for (const { entry } of planned) {
       this.#index.remove(entry);
       this.#directories.forget(entry);
       this.#used.delete(entry);
     }
-    const reclaimed = await this.#remove(planned);
-    const usageOf = new Map(usages.map((usage) => [usage.id, usage]));
-    return { removed: planned.flatMap(({ id }) => usageOf.get(id) ?? []), reclaimed };
+    const reclaimed = await this.#remove(planned.map(({ entry }) => entry));
+    // Clients add up the sizes, and files that images have do not come free.
+    const removed = planned.map(({ usage }) => (usage.shared ? { ...usage, size: 0 } : usage));
+    return { removed, reclaimed };
   }
 
   /** Removes records and what they hold. Returns the bytes that came free. */
@@ -246,6 +246,17 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
         this.#deps.log.warn({ err: error }, 'uses of the build cache not saved'),
       );
     }, SAVE_USES_MS).unref();
+  }
+
+  /** Returns the layers that only the cache has. */
+  ownLayers(): ReadonlySet<Digest> {
+    const { imageLayers, layers } = this.#deps;
+    const ofImages = imageLayers();
+    const own = new Set<Digest>();
+    for (const { record } of this.#index.list())
+      for (let at = record.layer; at !== undefined && !own.has(at) && !ofImages.has(at); at = layers.find(at)?.parent)
+        own.add(at);
+    return own;
   }
 
   async #saveUses(): Promise<void> {

@@ -1,12 +1,11 @@
 /** Chooses the records that a prune removes, by the rules of BuildKit. */
 import type { CachePrune, CacheUsage } from '../../ports/build.js';
-import type { CacheEntry } from './record-index.js';
+import { type CacheEntry, describeEntries } from './record-index.js';
 
 export interface PruneScene {
   /** Parents before their children. */
   readonly entries: readonly CacheEntry[];
-  /** The descriptions of the entries, in the same order. */
-  readonly usages: readonly CacheUsage[];
+  readonly isShared: (entry: CacheEntry) => boolean;
   readonly nowMs: number;
   /** Bytes that are free on the disk. */
   readonly freeBytes: number;
@@ -17,11 +16,15 @@ export interface PruneScene {
  * that stands on it stays. With limits, those that are used least and longest ago go first, and only until the limits
  * are kept.
  */
-export function planPrune(selection: CachePrune, scene: PruneScene): CacheEntry[] {
-  const { entries, usages } = scene;
-  const usageOf = new Map(entries.map((entry, index) => [entry, usages[index]]));
-  let total = usages.reduce((sum, { shared, size }) => (shared ? sum : sum + size), 0);
+export function planPrune(selection: CachePrune, scene: PruneScene): { entry: CacheEntry; usage: CacheUsage }[] {
+  const { entries, isShared } = scene;
+  let total = 0;
+  for (const entry of entries) if (!isShared(entry)) total += entry.sizeBytes;
   const kept = keptBytes(selection, total, scene.freeBytes);
+  // This is so after most builds, so it must be cheap.
+  if (kept !== 0 && total < kept) return [];
+  const usages = describeEntries(entries, isShared);
+  const usageOf = new Map(entries.map((entry, index) => [entry, usages[index]]));
   const chosen = entries.filter((entry) => {
     const usage = usageOf.get(entry);
     return usage !== undefined && entry.holds === 0 && mayGo(usage, selection, scene.nowMs);
@@ -35,7 +38,10 @@ export function planPrune(selection: CachePrune, scene: PruneScene): CacheEntry[
     const usage = usageOf.get(entry);
     if (usage?.shared === false) total -= usage.size;
   }
-  return [...gone];
+  return [...gone].flatMap((entry) => {
+    const usage = usageOf.get(entry);
+    return usage === undefined ? [] : { entry, usage };
+  });
 }
 
 function mayGo(usage: CacheUsage, { all, keepDurationMs, selects }: CachePrune, nowMs: number): boolean {

@@ -1,6 +1,7 @@
 /** The reply to GET /system/df. */
 import { type ContainerRecord, containersPerImage } from '../../actors/container/container.record.js';
 import type { DiskUsage } from '../../actors/engine/disk-usage.js';
+import type { CacheUsage } from '../../ports/build.js';
 import { chainOf } from '../../ports/chain-id.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Digest } from '../../ports/storage.js';
@@ -16,22 +17,25 @@ export interface DiskUsageSources {
   readonly view: ViewContext;
   readonly volumes: { list(): readonly VolumeInfo[] };
   readonly dataRoot: string;
+  /** Returns the layers that only the build cache has. */
+  readonly cacheLayers: () => ReadonlySet<Digest>;
 }
 
 /** Renders the reply. @param wants says whether the client asked for a type of objects. */
 export function diskUsageJson(
   sources: DiskUsageSources,
   usage: DiskUsage,
+  cache: readonly CacheUsage[],
   wants: (type: string) => boolean,
   atLeast: AtLeast,
 ): string {
   const members = [
-    `"LayersSize":${wants('image') ? usage.imageBytes : 0}`,
+    `"LayersSize":${wants('image') ? usage.imageBytes - cacheBytes(sources, usage) : 0}`,
     `"Images":${wants('image') ? JSON.stringify(imagesJson(sources, usage, atLeast)) : 'null'}`,
     `"Containers":${wants('container') ? containersJson(sources, usage) : 'null'}`,
     `"Volumes":${wants('volume') ? JSON.stringify(volumesJson(sources, usage)) : 'null'}`,
-    // Only a builder would have a cache, and there is none.
-    `"BuildCache":${wants('build-cache') ? '[]' : 'null'}`,
+    `"BuildCache":${wants('build-cache') ? JSON.stringify(cache.map((record) => cacheJson(record, atLeast))) : 'null'}`,
+    ...(atLeast(1, 42) ? [] : [`"BuilderSize":${cache.reduce((sum, { size }) => sum + size, 0)}`]),
     `"DataRoot":${JSON.stringify(dataRootJson(sources.dataRoot, usage))}`,
   ];
   return `{${members.join(',')}}\n`;
@@ -102,6 +106,28 @@ function volumesJson({ volumes, containers }: DiskUsageSources, usage: DiskUsage
       RefCount: users.get(volume.name) ?? 0,
     },
   }));
+}
+
+function cacheBytes({ cacheLayers }: DiskUsageSources, { layers }: DiskUsage): number {
+  let total = 0;
+  for (const layer of cacheLayers()) total += layers.get(layer) ?? 0;
+  return total;
+}
+
+function cacheJson({ parents, type, createdAt, lastUsedAt, ...record }: CacheUsage, atLeast: AtLeast): unknown {
+  return {
+    ID: record.id,
+    // The blank is in the API.
+    ...(parents.length > 0 && atLeast(1, 42) ? { ' Parents': parents } : {}),
+    Type: type,
+    Description: record.description,
+    InUse: record.inUse,
+    Shared: record.shared,
+    Size: record.size,
+    CreatedAt: new Date(createdAt).toISOString(),
+    LastUsedAt: lastUsedAt === undefined ? null : new Date(lastUsedAt).toISOString(),
+    UsageCount: record.usageCount,
+  };
 }
 
 /** Shows the whole data root, by kinds of owners. This part is an addition of this engine. */

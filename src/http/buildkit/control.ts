@@ -1,5 +1,6 @@
 /** BuildKit's control service: builds, their progress and history, and the cache. */
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { isMutable } from '../../build/cache/usage-filter.js';
 import { internal, notFound } from '../../errors/engine-error.js';
 import type { CacheUsage } from '../../ports/build.js';
 import { BUILDKIT_VERSION, workerRecord, type WorkerFacts } from './worker-record.js';
@@ -86,7 +87,7 @@ function now(): Record<string, string> {
 function usageRecord(facts: CacheUsage): MessageInitShape<typeof UsageRecordSchema> {
   return {
     id: facts.id,
-    mutable: facts.type === 'exec.cachemount',
+    mutable: isMutable(facts),
     inUse: facts.inUse,
     size: BigInt(facts.size),
     createdAt: timestamp(facts.createdAt),

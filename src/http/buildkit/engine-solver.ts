@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ImageConfigs } from '../../actors/build/image-configs.js';
 import type { Host } from '../../build/dockerfile/platform.js';
+import { usageFilter } from '../../build/cache/usage-filter.js';
 import { internal, invalid, notFound, notImplemented } from '../../errors/engine-error.js';
 import type {
   BuildEngine,
@@ -25,7 +26,6 @@ import { secret } from './session-services.js';
 import type { Sessions } from './session.js';
 import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
 import { answer } from './subrequests.js';
-import { usageFilter } from './usage-filter.js';
 
 const BUILT_IN = 'dockerfile.v0';
 const GATEWAY = 'gateway.v0';

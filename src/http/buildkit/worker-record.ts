@@ -1,9 +1,12 @@
 /** How this daemon describes itself as a builder. Clients offer what labels and capabilities promise, and no more. */
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import type { WorkerRecordSchema } from './proto/gen/common_pb.js';
+import type { GcRule } from '../../build/cache/gc-rules.js';
+import type { GcPolicySchema, WorkerRecordSchema } from './proto/gen/common_pb.js';
 
 /** The version of BuildKit whose protocol this speaks. */
 export const BUILDKIT_VERSION = { package: 'github.com/moby/buildkit', version: 'v0.25.2', revision: '' };
+
+const NANOSECONDS_PER_MS = 1_000_000n;
 
 const FRONTEND_CAPS = [
   'frontend.caps',
@@ -39,6 +42,7 @@ const LLB_CAPS = [
   'exec.secretenv',
   'file.base',
   'constraints',
+  'gc.freespacefilter',
   'platform',
   'meta.ignorecache',
   'meta.description',
@@ -60,6 +64,8 @@ export interface WorkerFacts {
   readonly platforms: readonly { readonly os: string; readonly architecture: string; readonly variant?: string }[];
   /** Name of what keeps the layers, such as `overlay2`. */
   readonly snapshotter: string;
+  /** By which the build cache is kept small. */
+  readonly gcRules: readonly GcRule[];
   /** The address that `host-gateway` stands for, if there is one. */
   readonly hostGateway: () => string | undefined;
 }
@@ -74,7 +80,20 @@ export function workerRecord(facts: WorkerFacts): MessageInitShape<typeof Worker
       ...(gateway !== undefined && { [`${LABELS}.moby.host-gateway-ip`]: gateway }),
     },
     platforms: facts.platforms.map(({ os, architecture, variant }) => ({ os, architecture, variant: variant ?? '' })),
+    gcPolicy: facts.gcRules.map(gcPolicy),
     buildkitVersion: BUILDKIT_VERSION,
+  };
+}
+
+function gcPolicy(rule: GcRule): MessageInitShape<typeof GcPolicySchema> {
+  return {
+    all: rule.all,
+    keepDuration: BigInt(Math.round(rule.keepDurationMs)) * NANOSECONDS_PER_MS,
+    // Clients show them so for dockerd.
+    filters: rule.filters.length === 0 ? [] : [rule.filters.join(',')],
+    reservedSpace: BigInt(rule.reservedSpace),
+    maxUsedSpace: BigInt(rule.maxUsedSpace),
+    minFreeSpace: BigInt(rule.minFreeSpace),
   };
 }
 

@@ -36,8 +36,6 @@ export function absentPartRoutes(): Route[] {
     route('POST', '/swarm/join', noCluster),
     ...(['GET', 'POST'] as const).map((method) => route(method, '/containers/{name}/checkpoints', noCheckpoints)),
     route('DELETE', '/containers/{name}/checkpoints/{checkpoint}', noCheckpoints),
-    // The command `system prune` asks for this.
-    route('POST', '/build/prune', (x) => x.sendJson(200, { CachesDeleted: null, SpaceReclaimed: 0 })),
     ...pluginRoutes(),
   ];
 }

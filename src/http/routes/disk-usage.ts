@@ -2,12 +2,14 @@
 import type { DiskUsage } from '../../actors/engine/disk-usage.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { FsckReport } from '../../inventory/fsck.js';
+import type { BuildEngine } from '../../ports/build.js';
 import { diskUsageJson, type DiskUsageSources } from '../api/disk-usage.js';
 import { fsckJson } from '../api/fsck.js';
 import { route, type Route } from '../route.js';
 
 export interface DiskUsageRouteDeps extends DiskUsageSources {
   readonly usage: { measure(): Promise<DiskUsage> };
+  readonly builds: Pick<BuildEngine, 'cacheUsage'>;
   /** Checks the data root while the daemon runs. */
   readonly fsck: (repair: boolean) => Promise<FsckReport>;
 }
@@ -22,7 +24,8 @@ export function diskUsageRoutes(deps: DiskUsageRouteDeps): Route[] {
         if (!TYPES.includes(type)) throw invalid(`unknown object type: ${type}`, { code: 'UNKNOWN_TYPE' });
       const wants = (type: string): boolean => types.length === 0 || types.includes(type);
       const usage = await deps.usage.measure();
-      const json = diskUsageJson(deps, usage, wants, (major, minor) => x.atLeast(major, minor));
+      const cache = wants('build-cache') ? await deps.builds.cacheUsage() : [];
+      const json = diskUsageJson(deps, usage, cache, wants, (major, minor) => x.atLeast(major, minor));
       x.sendRenderedJson(200, json);
     }),
 

@@ -46,6 +46,11 @@ function compile(pattern: string, budget: WorkBudget): Pattern {
   }
 }
 
+/** True for a directory that builds write to. */
+export function isMutable({ type }: CacheUsage): boolean {
+  return type === 'exec.cachemount' || type === 'source.local';
+}
+
 /** The values of a field; none means that a record does not have it. */
 function valuesOf(record: CacheUsage, field: string): readonly string[] {
   switch (field) {
@@ -65,9 +70,9 @@ function valuesOf(record: CacheUsage, field: string): readonly string[] {
     case 'private':
       return record.shared ? [] : ['true'];
     case 'mutable':
-      return record.type === 'exec.cachemount' ? ['true'] : [];
+      return isMutable(record) ? ['true'] : [];
     case 'immutable':
-      return record.type === 'exec.cachemount' ? [] : ['true'];
+      return isMutable(record) ? [] : ['true'];
     default:
       return [];
   }
