@@ -260,6 +260,37 @@ describe('docker build', { skip }, () => {
     assert.equal(shown.Config.WorkingDir, '/base');
   });
 
+  test('tells of builds afterwards: the result, the provenance, the lines that were wrong', async () => {
+    const metadata = await build('type=image,name=told', ['--build-arg', 'A=2']);
+    const provenance = metadata['buildx.build.provenance'] as { invocation: { parameters: object } };
+    const args = { 'build-arg:A': '2', 'build-arg:SOURCE_DATE_EPOCH': EPOCH };
+    assert.deepEqual(provenance.invocation.parameters, {
+      frontend: 'dockerfile.v0',
+      args,
+      locals: [{ name: 'context' }, { name: 'dockerfile' }],
+    });
+    const inspected = await buildx.ok(['buildx', 'history', 'inspect']);
+    assert.match(inspected.stdout, new RegExp(`${String(metadata['containerimage.config.digest'])}.*image\\.v1`));
+    assert.match(inspected.stdout, /https:\/\/slsa\.dev\/provenance\/v0\.2/);
+    const config = await buildx.ok([
+      'buildx',
+      'history',
+      'inspect',
+      'attachment',
+      '--type',
+      `${DOCKER}.container.image.v1+json`,
+    ]);
+    assert.match(config.stdout, /"architecture"/);
+    buildx.write('a/bad', 'FROM scratch\nCOPY nope /\n');
+    await buildx.run(['build', '-f', 'bad', '.'], { in: 'a' });
+    assert.match((await buildx.ok(['buildx', 'history', 'inspect'])).stdout, /2 \| >>> COPY nope \//);
+    buildx.write('a/warned', 'FROM scratch as low\nCOPY f /\n');
+    await buildx.ok(['build', '-f', 'warned', '.'], { in: 'a' });
+    assert.match((await buildx.ok(['buildx', 'history', 'logs'])).stderr, /WARN: FromAsCasing/);
+    await buildx.ok(['buildx', 'history', 'rm', '--all']);
+    assert.equal((await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Ref}}'])).stdout.trim(), '');
+  });
+
   test('leaves no file of an export', async () => {
     assert.deepEqual(
       readdirSync(join(engine.dir, 'data/tmp')).filter((name) => name.includes('build-export')),

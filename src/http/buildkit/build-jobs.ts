@@ -14,6 +14,8 @@ const MAX_JOBS = 1_000;
 /** The answer that a build gives to its client. */
 export interface JobOutcome {
   readonly exporterResponse: Readonly<Record<string, string>>;
+  /** Configuration of the image that was made. */
+  readonly config?: Buffer;
 }
 
 /** One call of Solve, from its begin to its answer. */

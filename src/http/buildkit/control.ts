@@ -7,7 +7,8 @@ import { BUILDKIT_VERSION, workerRecord, type WorkerFacts } from './worker-recor
 import type { BuildJob, BuildJobs } from './build-jobs.js';
 import { GrpcCode, encode } from './grpc-messages.js';
 import { byteTunnel, serverStream, unary, type CallContext, type Served } from './grpc-server.js';
-import { describeError, encodeStatus } from './grpc-status.js';
+import { describeError, encodeStatus, ForeignStatus } from './grpc-status.js';
+import { attachmentsOf, errorAttachment } from './attachments.js';
 import type { BuildHistory, BuildRecord } from './history.js';
 import { historyEvents } from './history-events.js';
 import { BytesMessageSchema } from './proto/gen/common_pb.js';
@@ -105,7 +106,7 @@ async function solve(
   request: SolveRequest,
   { signal }: CallContext,
 ): Promise<{ exporterResponse: Record<string, string> }> {
-  const { jobs, history } = parts;
+  const { jobs, history, worker } = parts;
   const { ref } = request;
   if (ref === '' || ref.length > MAX_REF_CHARS) throw internal('a build needs a reference');
   if (jobs.get(ref) !== undefined) throw internal(`job ID ${ref} exists`);
@@ -128,13 +129,13 @@ async function solve(
     await job.progress.end().catch(() => undefined);
     if (record === undefined) setTimeout(() => jobs.end(job), REMEMBERED_MS).unref();
     else {
-      await history.complete({
-        ...record,
-        completedMs: Date.now(),
-        exporterResponse,
-        counts: job.progress.counts,
-        ...(failure !== undefined && { error: encodeStatus(describeError(failure.error)).toString('base64') }),
-      });
+      const error = failure && encodeStatus(describeError(failure.error));
+      const completedMs = Date.now();
+      const { counts } = job.progress;
+      await history.complete(
+        { ...record, completedMs, exporterResponse, counts, ...(error && { error: error.toString('base64') }) },
+        error ? [errorAttachment(error)] : await attachmentsOf(job, worker.platforms[0]),
+      );
       jobs.end(job);
     }
   }
@@ -150,7 +151,13 @@ async function outcomeOf({ solver }: ControlParts, job: BuildJob): Promise<Recor
   }
   if (definition !== undefined && definition.def.length > 0)
     throw internal('this engine builds Dockerfiles only: it does not solve definitions of other frontends');
-  await job.returned;
+  try {
+    await job.returned;
+  } catch (error) {
+    // A failure of ours has more to say than its copy that went through the client.
+    if (error instanceof ForeignStatus) await job.outcome;
+    throw error;
+  }
   return { ...(await job.outcome)?.exporterResponse };
 }
 

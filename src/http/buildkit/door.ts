@@ -6,11 +6,13 @@ import { invalid } from '../../errors/engine-error.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 import { BuildJobs } from './build-jobs.js';
+import { contentMethods } from './content-service.js';
 import { controlMethods } from './control.js';
 import { gatewayMethods } from './gateway.js';
 import { GrpcServer } from './grpc-server.js';
 import type { BuildHistory } from './history.js';
 import { Control } from './proto/gen/control_pb.js';
+import { Content } from './proto/gen/content_pb.js';
 import { LLBBridge } from './proto/gen/gateway_pb.js';
 import type { Sessions } from './session.js';
 import type { Solver } from './solver.js';
@@ -34,6 +36,7 @@ export class BuildKitDoor {
     this.#server = new GrpcServer([
       [Control, controlMethods({ jobs, sessions, history, solver, worker })],
       [LLBBridge, gatewayMethods({ jobs, solver, worker })],
+      [Content, contentMethods(history)],
     ]);
   }
 

@@ -1,6 +1,7 @@
 /** Has the build engine do what frontends ask for, and gives its results the forms that clients of BuildKit know. */
 import { randomUUID } from 'node:crypto';
 import type { ImageConfigs } from '../../actors/build/image-configs.js';
+import { earlyWarnings, shownWarning } from '../../build/dockerfile/early-warnings.js';
 import type { Host } from '../../build/dockerfile/platform.js';
 import { usageFilter } from '../../build/cache/usage-filter.js';
 import { internal, invalid, notFound, notImplemented } from '../../errors/engine-error.js';
@@ -12,6 +13,7 @@ import type {
   CacheUsage,
   NamedContext,
 } from '../../ports/build.js';
+import { goJson } from '../../text/go-json.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
 import type { ContextCache } from './context-cache.js';
@@ -27,6 +29,7 @@ import type { Sessions } from './session.js';
 import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
 import { answer } from './subrequests.js';
 
+const CHECK_CONFIG = 'BUILDKIT_DOCKERFILE_CHECK';
 const BUILT_IN = 'dockerfile.v0';
 const GATEWAY = 'gateway.v0';
 /** Images whose syntax the built-in frontend has. */
@@ -155,7 +158,7 @@ export class EngineSolver implements Solver {
       secret: async (id) => secret(await build.session(), id, signal),
       sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
       credentials: (host) => loginOf(build, host),
-      observer: observerOf(job),
+      observer: observerOf(job, warnEarly(build, dockerfile)),
     };
   }
 
@@ -211,20 +214,38 @@ export class EngineSolver implements Solver {
     signal.addEventListener('abort', forget, { once: true });
     if (signal.aborted) forget();
     const [first] = result.platforms;
+    const response = exporterResponse(build, result);
+    const isImage = response['containerimage.config.digest'] !== undefined;
     return {
-      exporterResponse: exporterResponse(build, result),
+      exporterResponse: response,
+      ...(isImage && first !== undefined && { config: Buffer.from(goJson(first.config, 0)) }),
       metadata: first === undefined ? {} : { 'containerimage.config': Buffer.from(JSON.stringify(first.config)) },
       reference,
     };
   }
 }
 
-function observerOf({ progress }: BuildJob): BuildObserver {
+/**
+ * Warns of what the Dockerfile itself says: clients show it beside the step that has brought the file when it comes
+ * with the end of that step. Returns the texts.
+ */
+function warnEarly({ job, attrs }: OrderedBuild, { text, vertex }: LoadedDockerfile): string[] {
+  const warnings = earlyWarnings(text, attrs.buildArgs.get(CHECK_CONFIG)).map((one) => shownWarning(vertex, one));
+  for (const warning of warnings) job.progress.warning(warning);
+  return warnings.map(({ short }) => short);
+}
+
+/** @param told has the texts of warnings that are not to come again. */
+function observerOf({ progress }: BuildJob, told: string[]): BuildObserver {
   return {
     vertex: (vertex) => progress.vertex(vertex),
     status: (status) => progress.status(status),
     log: (...line) => progress.log(...line),
-    warning: (warning) => progress.warning(warning),
+    warning: (warning) => {
+      const at = told.indexOf(warning.short);
+      if (at < 0) progress.warning(warning);
+      else told.splice(at, 1);
+    },
     ready: () => progress.ready(),
     classic: () => undefined,
   };

@@ -1,12 +1,14 @@
 /** The build history as clients list and follow it. */
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { readStatus } from './grpc-status.js';
-import type { BuildHistory, BuildRecord, HistoryChange } from './history.js';
+import type { AttachmentDescriptor, BuildHistory, BuildRecord, HistoryChange } from './history.js';
 import {
   BuildHistoryEventType,
   type BuildHistoryEventSchema,
+  type BuildHistoryRecordSchema,
   type BuildHistoryRequest,
 } from './proto/gen/control_pb.js';
+import type { DescriptorSchema } from './proto/gen/common_pb.js';
 import { timestamp } from './timestamp.js';
 
 type Event = MessageInitShape<typeof BuildHistoryEventSchema>;
@@ -72,11 +74,37 @@ function eventOf(change: HistoryChange, record: BuildRecord): Event {
       createdAt: timestamp(record.createdMs),
       ...(record.completedMs !== undefined && { completedAt: timestamp(record.completedMs) }),
       exporterResponse: { ...record.exporterResponse },
+      ...attached(record.attachments),
       pinned: record.pinned,
       numCachedSteps: counts.cached,
       numTotalSteps: counts.total,
       numCompletedSteps: counts.completed,
       numWarnings: counts.warnings,
     },
+  };
+}
+
+type Described = MessageInitShape<typeof DescriptorSchema>;
+
+function describedAs(attachments: readonly AttachmentDescriptor[], kind: AttachmentDescriptor['kind']): Described[] {
+  return attachments
+    .filter((one) => one.kind === kind)
+    .map(({ mediaType, digest, sizeBytes, predicateType }) => ({
+      mediaType,
+      digest,
+      size: BigInt(sizeBytes),
+      annotations: predicateType === undefined ? {} : { 'in-toto.io/predicate-type': predicateType },
+    }));
+}
+
+function attached(
+  attachments: readonly AttachmentDescriptor[] = [],
+): Pick<MessageInitShape<typeof BuildHistoryRecordSchema>, 'result' | 'externalError'> {
+  const results = describedAs(attachments, 'result').map((one, at) => [String(at), one] as const);
+  const attestations = describedAs(attachments, 'attestation');
+  const [externalError] = describedAs(attachments, 'error');
+  return {
+    ...(results.length + attestations.length > 0 && { result: { results: Object.fromEntries(results), attestations } }),
+    ...(externalError !== undefined && { externalError }),
   };
 }

@@ -28,6 +28,24 @@ export interface BuildRecord {
   readonly exporterResponse: Readonly<Record<string, string>>;
   readonly counts: StepCounts;
   readonly pinned: boolean;
+  /** Descriptions of documents about the build; absent where there are none. */
+  readonly attachments?: readonly AttachmentDescriptor[];
+}
+
+interface AttachmentFacts {
+  readonly kind: 'result' | 'attestation' | 'error';
+  readonly mediaType: string;
+  /** Kind of statement that an attestation makes. */
+  readonly predicateType?: string;
+}
+
+export interface AttachmentDescriptor extends AttachmentFacts {
+  readonly digest: string;
+  readonly sizeBytes: number;
+}
+
+export interface Attachment extends AttachmentFacts {
+  readonly bytes: Buffer;
 }
 
 export type HistoryChange = 'started' | 'complete' | 'deleted';
@@ -58,9 +76,12 @@ export class BuildHistory {
     return join(directory, LOG);
   }
 
-  /** Keeps a build that has ended. */
-  async complete(record: BuildRecord): Promise<void> {
+  /** Keeps a build that has ended, with documents about it. */
+  async complete(ended: BuildRecord, documents: readonly Attachment[] = []): Promise<void> {
+    let record = ended;
     try {
+      const attachments = await this.#attach(ended.ref, documents);
+      record = { ...ended, attachments };
       await replaceFile(join(this.#directory(record.ref), RECORD), JSON.stringify(record));
       this.#ended.set(record.ref, record);
       await this.#trim();
@@ -70,6 +91,27 @@ export class BuildHistory {
     }
     this.#active.delete(record.ref);
     this.#tell('complete', record);
+  }
+
+  async #attach(ref: string, documents: readonly Attachment[]): Promise<AttachmentDescriptor[]> {
+    const described: AttachmentDescriptor[] = [];
+    for (const { bytes, ...facts } of documents) {
+      const hex = createHash('sha256').update(bytes).digest('hex');
+      await replaceFile(join(this.#directory(ref), hex), bytes);
+      described.push({ ...facts, digest: `sha256:${hex}`, sizeBytes: bytes.length });
+    }
+    return described;
+  }
+
+  /** Finds a document of any build; undefined when there is none with this digest. */
+  async attachment(digest: string): Promise<{ readonly path: string; readonly sizeBytes: number } | undefined> {
+    await this.#load();
+    for (const { ref, attachments = [] } of this.#ended.values()) {
+      const found = attachments.find((one) => one.digest === digest);
+      if (found !== undefined)
+        return { path: join(this.#directory(ref), digest.slice('sha256:'.length)), sizeBytes: found.sizeBytes };
+    }
+    return undefined;
   }
 
   /** Returns builds, the newest first. */

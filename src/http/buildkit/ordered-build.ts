@@ -101,9 +101,9 @@ export async function inStep<T>(
   const tell = (completed?: number): void => {
     if (transfer === '') return;
     progress.status({
-      id: transfer.replace(/:$/, ''),
+      id: transfer,
       vertex: digest,
-      name: transfer,
+      name: '',
       current: total,
       total: 0,
       started,

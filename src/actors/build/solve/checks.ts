@@ -1,10 +1,11 @@
 /** Tells of what the rules of Dockerfiles find in one that is built. */
 import type { Dockerfile } from '../../../build/dockerfile/ast.js';
 import { checkWithImages, factsOfImage } from '../../../build/dockerfile/check-images.js';
-import { type CheckWarning, parseCheckConfig } from '../../../build/dockerfile/checks.js';
+import { parseCheckConfig } from '../../../build/dockerfile/checks.js';
+import { shownWarning } from '../../../build/dockerfile/early-warnings.js';
 import { IgnoreMatcher } from '../../../build/dockerfile/ignore-file.js';
 import type { Platform } from '../../../build/dockerfile/platform.js';
-import type { BuildRequest, BuildWarning } from '../../../ports/build.js';
+import type { BuildRequest } from '../../../ports/build.js';
 import type { BaseImages } from './base.js';
 
 const CONFIG_ARG = 'BUILDKIT_DOCKERFILE_CHECK';
@@ -40,13 +41,6 @@ export async function checkBuild({ dockerfile, request, host, images, ignore }: 
     return image && factsOfImage(image.config);
   });
   const { vertex } = request.dockerfile;
-  if (vertex !== undefined) for (const warning of warnings) observer.warning(shown(vertex, warning));
+  if (vertex !== undefined) for (const warning of warnings) observer.warning(shownWarning(vertex, warning));
   if (error !== undefined) throw error;
-}
-
-function shown(vertex: string, { rule, detail, lines, description, url }: CheckWarning): BuildWarning {
-  const ranges = Array.from({ length: lines.end - lines.start + 1 }, (_, at) => {
-    return { start: lines.start + at, end: lines.start + at };
-  });
-  return { vertex, level: 1, short: `${rule}: ${detail} (line ${lines.start})`, detail: [description], url, ranges };
 }
