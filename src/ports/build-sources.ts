@@ -28,7 +28,7 @@ export interface LoadedSource extends ContextTree {
   /** Tells the content apart from any other: for the key of a step. */
   readonly key: string;
   readonly kind: 'file' | 'archive' | 'repository';
-  /** Where a file is in the directory, such as `/name`; `/` for a tree. */
+  /** A file of the directory as a source of COPY, such as `/name`; `/` for a tree. */
   readonly path: string;
   /** Type of the content as its server declares it; empty for a repository. */
   readonly contentType: string;

@@ -14,6 +14,8 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call } from '../support/http.js';
 import { SourceServer } from '../support/source-server.js';
 
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+const network = ['--network', 'none'];
 const cleanup = new Cleanup();
 const directory = mkdtempSync(join(tmpdir(), 'remote-'));
 let engine: Engine;
@@ -133,39 +135,119 @@ describe('the classic door', () => {
   });
 });
 
-describe(
-  'the door of BuildKit',
-  { skip: buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs' },
-  () => {
-    const network = ['--network', 'none'];
+describe('the door of BuildKit', { skip }, () => {
+  test('builds from an archive and from a Dockerfile', async () => {
+    await buildx.ok(['build', ...network, '-t', 'kit', `${server.url}/context.tgz`]);
+    assert.equal(await shown('kit', 'cat', '/f'), 'of an archive');
+    await buildx.ok(['build', ...network, '-t', 'kit', `${server.url}/plain`]);
+    assert.equal((await shown('kit', 'cat', '/f')).trim(), 'plain');
+    const { stderr } = await buildx.run(['build', `${server.url}/none`]);
+    assert.match(stderr, /failed to read downloaded context: failed to load cache key: invalid response status 404/);
+  });
 
-    test('builds from an archive and from a Dockerfile', async () => {
-      await buildx.ok(['build', ...network, '-t', 'kit', `${server.url}/context.tgz`]);
-      assert.equal(await shown('kit', 'cat', '/f'), 'of an archive');
-      await buildx.ok(['build', ...network, '-t', 'kit', `${server.url}/plain`]);
-      assert.equal((await shown('kit', 'cat', '/f')).trim(), 'plain');
-      const { stderr } = await buildx.run(['build', `${server.url}/none`]);
-      assert.match(stderr, /failed to read downloaded context: failed to load cache key: invalid response status 404/);
-    });
+  test('builds from a repository', async () => {
+    const { stderr } = await buildx.ok(['build', '-t', 'kit', `${server.url}/git/repo.git#other:dir`]);
+    assert.match(stderr, /\[internal\] load git source .*repo\.git#other:dir/);
+    assert.match(stderr, /refs\/heads\/other/);
+    assert.equal(await shown('kit', 'cat', '/c/f'), 'of a branch');
+    await buildx.ok(['build', '-t', 'kit', `${server.url}/git/repo.git?branch=other&subdir=dir`]);
+    const kept = ['--build-arg', 'BUILDKIT_CONTEXT_KEEP_GIT_DIR=1'];
+    await buildx.ok(['build', ...kept, '-t', 'kit', `${server.url}/git/repo.git#other`]);
+    assert.match(await shown('kit', 'ls', '-a', '/c'), /^\.git$/m);
+    const absent = await buildx.run(['build', `${server.url}/git/repo.git#nope`]);
+    assert.match(
+      absent.stderr,
+      /failed to read dockerfile: failed to load cache key: repository does not contain ref nope/,
+    );
+    assert.match((await buildx.ok(['buildx', 'du', '--verbose'])).stdout, /source\.git\.checkout/);
+  });
+});
 
-    test('builds from a repository', async () => {
-      const { stderr } = await buildx.ok(['build', '-t', 'kit', `${server.url}/git/repo.git#other:dir`]);
-      assert.match(stderr, /\[internal\] load git source .*repo\.git#other:dir/);
-      assert.match(stderr, /refs\/heads\/other/);
-      assert.equal(await shown('kit', 'cat', '/c/f'), 'of a branch');
-      await buildx.ok(['build', '-t', 'kit', `${server.url}/git/repo.git?branch=other&subdir=dir`]);
-      const kept = ['--build-arg', 'BUILDKIT_CONTEXT_KEEP_GIT_DIR=1'];
-      await buildx.ok(['build', ...kept, '-t', 'kit', `${server.url}/git/repo.git#other`]);
-      assert.match(await shown('kit', 'ls', '-a', '/c'), /^\.git$/m);
-      const absent = await buildx.run(['build', `${server.url}/git/repo.git#nope`]);
-      assert.match(
-        absent.stderr,
-        /failed to read dockerfile: failed to load cache key: repository does not contain ref nope/,
-      );
-      assert.match((await buildx.ok(['buildx', 'du', '--verbose'])).stdout, /source\.git\.checkout/);
-    });
-  },
-);
+describe('a Dockerfile of BuildKit', { skip }, () => {
+  test('ADD fetches files and repositories', async () => {
+    const { url } = server;
+    const sum = `sha256:${execFileSync('sha256sum', { input: 'fetched' }).toString().slice(0, 64)}`;
+    const steps = [
+      `ADD --checksum=${sum} ${url}/file /d/`,
+      `ADD --chown=5:6 --chmod=640 ${url}/file /named`,
+      `ADD ${url}/context.tgz /packed/`,
+      `ADD --unpack ${url}/context.tgz /unpacked/`,
+      `ADD ${url}/git/repo.git#other:dir /branch/`,
+      `ADD --keep-git-dir ${url}/git/repo.git /repo`,
+      'RUN ls -ln /d/file /named /packed /unpacked > /list; cat /branch/f >> /list; test -d /repo/.git',
+    ];
+    buildx.write('add/Dockerfile', [`FROM ${image}`, ...steps].join('\n'));
+    const { stderr } = await buildx.ok(['build', ...network, '-t', 'added', '.'], { in: 'add' });
+    assert.match(stderr, /refs\/heads\/other/);
+    const list = await shown('added', 'cat', '/list');
+    assert.match(list, /^-rw------- .* 0 +0 +7 Oct 21 +2015 \/d\/file$/m);
+    assert.match(list, /^-rw-r----- .* 5 +6 +7 Oct 21 +2015 \/named$/m);
+    assert.match(list, / context\.tgz$/m);
+    assert.match(list, / 5 +6 .* f$/m);
+    assert.match(list, /of a branch$/);
+    const again = await buildx.ok(['build', ...network, '.'], { in: 'add' });
+    assert.equal(again.stderr.match(/CACHED/g)?.length, 8, again.stderr);
+  });
+
+  test('ADD fails in the words of dockerd', async () => {
+    const { url } = server;
+    const failures: readonly (readonly [string, RegExp])[] = [
+      [`${url}/none`, /failed to solve: failed to load cache key: invalid response status 404$/m],
+      [`--checksum=sha256:${'0'.repeat(64)} ${url}/file`, /failed to solve: digest mismatch sha256:\w+: sha256:0+$/m],
+      [`--checksum=md5:00 ${url}/file`, /unsupported digest algorithm/],
+      [`${url}/git/repo.git#nope`, /failed to load cache key: repository does not contain ref nope, output: ""$/m],
+      [`${url}/git/repo.git#main:Dockerfile`, /failed to solve: invalid subdir \/Dockerfile: git subpath/],
+      [`${url}/git/repo.git?foo=bar`, /2 \| >>> ADD [^]*unexpected query "foo"/],
+    ];
+    for (const [source, message] of failures) {
+      const { status, stderr } = await buildx.run(['build', '-'], { input: `FROM ${image}\nADD ${source} /x\n` });
+      assert.equal(status, 1, source);
+      assert.match(stderr, message);
+    }
+  });
+
+  test('a repository is opened by a secret, and a password is nowhere to be seen', async () => {
+    const { url } = server;
+    server.wantedLogin = `basic ${Buffer.from('x-access-token:hidden').toString('base64')}`;
+    const secret = ['--secret', 'id=GIT_AUTH_TOKEN,env=TOKEN'];
+    await buildx.ok(['build', ...secret, `${url}/git/repo.git#other`], { env: { TOKEN: 'hidden' } });
+    server.wantedLogin = `basic ${Buffer.from('me:hidden').toString('base64')}`;
+    const login = `${url.replace('//', '//me:hidden@')}/git/repo.git#other`;
+    const { stderr } = await buildx.ok(['build', '-t', 'secret', '-'], { input: `FROM ${image}\nADD ${login} /x\n` });
+    server.wantedLogin = '';
+    assert.doesNotMatch(stderr + (await dockerOk(engine, ['history', '--no-trunc', 'secret'])), /hidden/);
+  });
+
+  test('named contexts are directories, addresses and repositories, also in place of a base', async () => {
+    const { url } = server;
+    const copies = 'COPY --from=local . /l\nCOPY --from=tar . /t\nCOPY --from=git f /g\n';
+    buildx.write('named/Dockerfile', `FROM base\n${copies}`);
+    for (const [name, text] of Object.entries({ kept: 'kept', left: 'left', '.dockerignore': 'left' }))
+      buildx.write(`named/dir/${name}`, text);
+    const contexts = {
+      base: `docker-image://${image}`,
+      local: './dir',
+      tar: `${url}/context.tgz`,
+      git: `${url}/git/repo.git#other:dir`,
+    };
+    const flags = Object.entries(contexts).flatMap(([name, value]) => ['--build-context', `${name}=${value}`]);
+    await buildx.ok(['build', ...flags, '-t', 'named', '.'], { in: 'named' });
+    const look = ['sh', '-c', 'ls -a /l; cat /t/f /g'];
+    const found = await shown('named', ...look);
+    assert.match(found, /^kept$/m);
+    assert.doesNotMatch(found, /^left$/m);
+    assert.match(found, /of an archiveof a branch$/);
+    const lines = Object.entries(contexts).map(([name, value]) => `${name} = "${value}"`);
+    const bake = `target "default" {\n contexts = {\n${lines.join(',\n')}\n}\n tags = ["baked"]\n}\n`;
+    buildx.write('named/docker-bake.hcl', bake);
+    await buildx.ok(['buildx', 'bake'], { in: 'named' });
+    assert.equal(await shown('baked', ...look), found);
+    buildx.write('dir-base/Dockerfile', `FROM base AS files\nFROM ${image}\nCOPY --from=files kept /k\n`);
+    const base = ['--build-context', 'base=../named/dir'];
+    await buildx.ok(['build', ...base, '-t', 'on-directory', '.'], { in: 'dir-base' });
+    assert.equal(await shown('on-directory', 'cat', '/k'), 'kept');
+  });
+});
 
 test('nothing of a build stays in the temporary directory', () => {
   const left = readdirSync(join(engine.dir, 'data', 'tmp')).filter((name) => name.startsWith('build-'));

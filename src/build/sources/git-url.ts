@@ -140,7 +140,7 @@ function decoded(text: string): string {
   }
 }
 
-/** Returns an address without a user and a password, for messages and records. */
+/** Returns a text whose addresses have no user and no password, for messages and records. */
 export function withoutLogin(text: string): string {
-  return text.replace(/^([a-z]+:\/\/)[^/?#@]*@/i, '$1xxxxx@');
+  return text.replace(/(https?:\/\/)[^/?#@\s]*@/gi, '$1xxxxx@');
 }

@@ -50,7 +50,7 @@ export class HttpSource {
       const loaded = { release, key: digest, contentType };
       const tree = order.unpacks === true ? await this.#unpacked(path, place, signal) : undefined;
       return tree === undefined
-        ? { ...loaded, directory, kind: 'file', path: `/${name}` }
+        ? { ...loaded, directory, kind: 'file', path: asPattern(name) }
         : { ...loaded, directory: tree, kind: 'archive', path: '/' };
     } catch (error) {
       await release();
@@ -163,8 +163,17 @@ function request(text: string): { readonly url: string; readonly headers: Record
   return { url: url.href, headers: { authorization: `Basic ${Buffer.from(user).toString('base64')}` } };
 }
 
+/** Returns the file of an address as a source of COPY. */
+export function sourcePath(url: string): string {
+  return asPattern(fileName(url));
+}
+
+function asPattern(name: string): string {
+  return `/${name.replace(/[*?[\\]/g, '\\$&')}`;
+}
+
 /** Returns the last part of the path, which names the file. */
-export function fileName(url: string): string {
+function fileName(url: string): string {
   const path = URL.canParse(url) ? new URL(url).pathname : '';
   const name = unescaped(path.split('/').filter(Boolean).at(-1) ?? '').replaceAll('\0', '');
   const last = name.slice(name.lastIndexOf('/') + 1);

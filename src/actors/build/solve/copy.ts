@@ -14,6 +14,8 @@ export interface CopiedPaths {
   /** Its place among the sources of the step; undefined: there are no files. */
   readonly source: number | undefined;
   readonly paths: readonly string[];
+  /** They were fetched, so archives among them stay packed unless the instruction says otherwise. */
+  readonly isRemote?: boolean;
 }
 
 export function copyOperation(
@@ -25,11 +27,12 @@ export function copyOperation(
   const planOf = async (work: StepWork): Promise<CopyPlan> => {
     const trees: SourceTree[] = [];
     let isMapped = false;
-    for (const { source, paths } of copied) {
+    for (const { source, paths, isRemote } of copied) {
       const result = source === undefined ? undefined : work.sources[source];
       const files = await work.tools.filesOf(result ?? NO_FILES);
       isMapped ||= files.isMapped;
-      trees.push({ root: files.directory, sources: paths, ignore: files.ignore, exclude });
+      const unpacks = isRemote === true && { unpacks: kind === 'ADD' && instruction.unpack === true };
+      trees.push({ root: files.directory, sources: paths, ignore: files.ignore, exclude, ...unpacks });
     }
     return { instruction, trees, isMapped, belongsToRoot: false };
   };
@@ -40,9 +43,14 @@ export function copyOperation(
     ],
     content: async (work) => {
       const plan = await planOf(work);
+      const keys = copied.map(({ source, isRemote }) =>
+        isRemote ? work.sources[source ?? -1]?.files?.key : undefined,
+      );
+      const trees = plan.trees.filter((_, at) => keys[at] === undefined);
       try {
-        const { hex } = await digestCopy(work.tools.deps, { ...plan, belongsToRoot: chown !== '' }, work.signal);
-        return [hex, plan.isMapped];
+        const hashed = { ...plan, trees, belongsToRoot: chown !== '' };
+        const { hex } = await digestCopy(work.tools.deps, hashed, work.signal);
+        return [hex, plan.isMapped, keys.filter((key) => key !== undefined)];
       } catch (error) {
         if (!isEngineError(error) || error.code !== 'NO_SOURCE') throw error;
         const missing = prefixed(error, `failed to calculate checksum of ref ${randomUUID()}: `);

@@ -1,4 +1,5 @@
 /** The words in which the history of an image tells of an instruction. */
+import { withoutLogin } from '../../../build/sources/git-url.js';
 import type { AddInstruction, CopyInstruction, Instruction } from '../../../build/dockerfile/ast.js';
 import { exposedPorts } from '../../../build/dockerfile/ports.js';
 import type { StageScope } from '../../../build/dockerfile/scope.js';
@@ -58,7 +59,7 @@ export function workdirText(path: string): string {
 
 export function copyText({ kind, chown, chmod, sources, inlineFiles, destination }: AddInstruction | CopyInstruction) {
   const flags = [...(chown === '' ? [] : [`--chown=${chown}`]), ...(chmod === '' ? [] : [`--chmod=${chmod}`])];
-  const files = [...sources, ...inlineFiles.map(({ name }) => `<<${name}`)];
+  const files = [...sources.map(withoutLogin), ...inlineFiles.map(({ name }) => `<<${name}`)];
   return [kind, ...flags, ...files, destination].join(' ') + LAYER_MARK;
 }
 

@@ -2,13 +2,14 @@
 import type { LineRange } from '../../../build/dockerfile/ast.js';
 import { normalizeReference } from '../../../build/dockerfile/reference.js';
 import { parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
-import { invalid, notImplemented } from '../../../errors/engine-error.js';
+import { invalid } from '../../../errors/engine-error.js';
 import type { NamedContext, PlatformResult } from '../../../ports/build.js';
 import { hostPlatform } from '../../../registry/platform.js';
 import { type BaseImages, imageStep } from './base.js';
 import { ClientContext } from './contexts.js';
 import { copyOperation } from './copy.js';
 import { EXPORTED, imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
+import { remoteContextStep } from './remote.js';
 import { newStep, type PlannedStep } from './step.js';
 import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
@@ -80,7 +81,7 @@ export class NamedContexts {
         // All of it is brought, because the paths that are read are not known here.
         return this.#directory(name, context).step(['/']);
       case 'remote':
-        throw notImplemented('named contexts at addresses are not supported by this builder yet');
+        return remoteContextStep(name, context.url, lines);
       default:
         return (await this.base(name, images, lines)).last;
     }

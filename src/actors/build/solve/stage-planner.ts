@@ -13,7 +13,7 @@ import { shellOf, type StageState } from '../stage-state.js';
 import { inlineStep } from './contexts.js';
 import { type CopiedPaths, copyOperation } from './copy.js';
 import { copyText, runText, workdirText } from './history-text.js';
-import { isRemote, remoteStep } from './remote.js';
+import { isRemote, remoteSource } from './remote.js';
 import { runOperation } from './run.js';
 import { runWords } from './run-words.js';
 import { configured, emptyEntry, isConfig, layerEntry, type PlannedHistory, type StagePlan } from './stage-plan.js';
@@ -136,18 +136,23 @@ export class StagePlanner {
       if (step !== 'none') sources.push(step);
       copied.push({ source: step === 'none' ? undefined : sources.length - 1, paths });
     };
+    const name = this.#nameOf(instruction, facts);
     const [from] = facts.sources;
     const remote = instruction.kind === 'ADD' ? instruction.sources.filter(isRemote) : [];
     const local = instruction.sources.filter((path) => !remote.includes(path));
     if (local.length > 0) add(from ?? this.input.context(local), local);
-    if (instruction.kind === 'ADD') for (const url of remote) add(remoteStep(url, instruction), ['/']);
+    for (const url of remote) {
+      if (instruction.kind !== 'ADD') break;
+      const { step, paths } = remoteSource(url, instruction, name);
+      sources.push(step);
+      copied.push({ source: sources.length - 1, paths, isRemote: true });
+    }
     if (instruction.inlineFiles.length > 0)
       add(
         inlineStep(instruction.inlineFiles),
         instruction.inlineFiles.map(({ name }) => name),
       );
     const operation = copyOperation(instruction, this.#state, copied);
-    const name = this.#nameOf(instruction, facts);
     this.#addStep({ instruction, name, operation, sources, text: copyText(instruction) });
   }
 }

@@ -1,4 +1,5 @@
 /** The names of steps, such as `[build 2/7] RUN make`. */
+import { withoutLogin } from '../../../build/sources/git-url.js';
 import type { Instruction } from '../../../build/dockerfile/ast.js';
 import { DockerfileError } from '../../../build/dockerfile/dockerfile-error.js';
 import { type Environment, ShellLexer } from '../../../build/dockerfile/shell-lexer.js';
@@ -27,6 +28,7 @@ export class StepNames {
       if (!(error instanceof DockerfileError)) throw error;
     }
     const { keyword } = instruction;
+    if (keyword.toUpperCase() === 'ADD') shown = withoutLogin(shown);
     return shown.startsWith(keyword) ? keyword.toUpperCase() + shown.slice(keyword.length) : shown;
   }
 }

@@ -8,6 +8,8 @@ export interface SourceFiles {
   readonly ignore: readonly string[];
   /** The owners are those of this host already, as in the layers of images. */
   readonly isMapped: boolean;
+  /** Stands for the content of what was fetched; absent: it has to be hashed. */
+  readonly key?: string;
 }
 
 /** All that a step leaves. */

@@ -2,6 +2,7 @@
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BuildCache, HeldRecord } from '../../../ports/build-cache.js';
+import type { BuildSources } from '../../../ports/build-sources.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import type { ImageEmit } from '../../../images/removal.js';
 import type { Logger } from '../../../ports/logger.js';
@@ -21,6 +22,7 @@ export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
   readonly layers: LayerStore;
   readonly cache: BuildCache;
   readonly configs: ImageConfigs;
+  readonly sources: BuildSources;
   readonly claims: StepClaims;
   /** As many as processes of steps may run at a time. */
   readonly processes: Slots;
