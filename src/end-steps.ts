@@ -60,8 +60,19 @@ function leavesTasks({ parts: { base, lives }, hasRecovered, failure }: EngineLi
 
 async function closeWorkers({ parts: { drivers, transfers, builder, bodyPool } }: EngineLife): Promise<void> {
   const { pool, archives, volumes } = drivers;
-  const { transferPool, pushPool, archivePool } = transfers;
+  const { transferPool, pushPool, archivePool, exportPool } = transfers;
   const { contexts, sources } = builder;
-  const all = [pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes, contexts, sources];
+  const all = [
+    pool,
+    transferPool.pool,
+    pushPool,
+    archivePool,
+    exportPool,
+    bodyPool,
+    archives,
+    volumes,
+    contexts,
+    sources,
+  ];
   await Promise.all(all.map((each) => each.close()));
 }

@@ -18,6 +18,7 @@ import type { BuildSources } from '../ports/build-sources.js';
 import type { BuildEngine } from '../ports/build.js';
 import type { SourceDirectories } from '../ports/build-cache.js';
 import { hostPlatform } from '../registry/platform.js';
+import type { WorkerPool } from '../workers/pool.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 
@@ -27,14 +28,16 @@ export interface DoorNeeds {
   readonly configs: ImageConfigs;
   readonly cache: SourceDirectories;
   readonly pushes: Pushes;
+  /** Its threads compress layers. */
+  readonly exportPool: WorkerPool;
   readonly sources: BuildSources;
   readonly gcRules: readonly GcRule[];
 }
 
 export function composeBuildDoor(
   { log, live, settings, dataRoot, execRoot, temporary }: Base,
-  { network, archives, layers, pool }: Drivers,
-  { builds, contexts, configs, cache, pushes, sources, gcRules }: DoorNeeds,
+  { network, archives, layers }: Drivers,
+  { builds, contexts, configs, cache, pushes, exportPool, sources, gcRules }: DoorNeeds,
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
@@ -48,7 +51,7 @@ export function composeBuildDoor(
     unpack: (source) => contexts.unpack(source),
     fetch: (order, signal) => openRemoteContext(sources, order, signal),
     pack: (directory) => archives.readDirectory(directory).tar,
-    prepare: (...order) => ImageExport.prepare({ layers, pool, tmpDir: temporary.tmpDir }, ...order),
+    prepare: (...order) => ImageExport.prepare({ layers, pool: exportPool, tmpDir: temporary.tmpDir }, ...order),
     push: (reference, credentials, signal) => pushImage(pushes, { reference, credentials }, signal),
   });
   return new BuildKitDoor({

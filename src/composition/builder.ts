@@ -23,7 +23,8 @@ export interface Builder extends BuildCacheParts {
   readonly door: BuildKitDoor;
 }
 
-export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, { pulls, pushes }: Transfers): Builder {
+export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, transfers: Transfers): Builder {
+  const { pulls, pushes, exportPool } = transfers;
   const { replies, temporary } = base;
   const { images, pool, emit } = drivers;
   const { containers, ios } = lives;
@@ -49,6 +50,15 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     emitPrune: (attributes) => emit('builder', 'prune', '', attributes),
   });
   const contexts = new TarContexts(temporary.tmpDir);
-  const door = composeBuildDoor(base, drivers, { builds, contexts, configs, cache, pushes, sources, gcRules });
+  const door = composeBuildDoor(base, drivers, {
+    builds,
+    contexts,
+    configs,
+    cache,
+    pushes,
+    exportPool,
+    sources,
+    gcRules,
+  });
   return { builds, contexts, ...cacheParts, sources, door };
 }

@@ -55,5 +55,7 @@ export function composeTransfers(
     emit: (action, id, attributes) => emit('image', action, id, attributes),
     maxConcurrentUploads: () => live.current.maxConcurrentUploads,
   });
-  return { archivePool, transferPool, blobRecords, partialBlobs, pulls, pushPool, pushes };
+  // A layer that is compressed for an archive holds its thread for long, and other work must not wait for it.
+  const exportPool = createWorkerPool({ maxThreads: Math.max(availableParallelism() - 1, 1) });
+  return { archivePool, transferPool, blobRecords, partialBlobs, pulls, pushPool, pushes, exportPool };
 }
