@@ -12,6 +12,7 @@ import { checkBuild } from './checks.js';
 import { ClientContext, loadIgnoreFile } from './contexts.js';
 import { NamedContexts } from './named-contexts.js';
 import { imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
+import { PlanBudget } from './plan-budget.js';
 import { StagePlanner } from './stage-planner.js';
 import type { PlannedStep } from './step.js';
 import { isCounted, StepCounter, StepNames } from './step-names.js';
@@ -42,6 +43,7 @@ export class Planner {
   readonly #begins = new Map<number, Begin>();
   readonly #plans = new Map<number, StagePlan>();
   readonly #usedArgs = new Set<string>();
+  readonly #budget = new PlanBudget();
   readonly #host = { ...hostPlatform(), osVersion: '' };
 
   /** @throws DockerfileError */
@@ -183,6 +185,7 @@ export class Planner {
       usedArgs: this.#usedArgs,
     });
     for (const [at, instruction] of stage.instructions.entries()) {
+      await this.#budget.spend(instruction, scope);
       const sources = await this.#stepsOf(stage, instruction);
       planner.add(instruction, { sources, isTrigger: at < stage.triggers });
     }

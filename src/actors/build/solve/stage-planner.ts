@@ -12,7 +12,8 @@ import { absolutePath } from '../copy-step.js';
 import { shellOf, type StageState } from '../stage-state.js';
 import { inlineStep } from './contexts.js';
 import { type CopiedPaths, copyOperation } from './copy.js';
-import { copyText, runText, workdirText } from './history-text.js';
+import { GrowingConfig } from './growing-config.js';
+import { configText, copyText, runText, workdirText } from './history-text.js';
 import { isRemote, remoteSource } from './remote.js';
 import { runOperation } from './run.js';
 import { runWords } from './run-words.js';
@@ -57,22 +58,27 @@ export class StagePlanner {
   #state: StageState;
   #last: PlannedStep | undefined;
   readonly #history: PlannedHistory[];
+  readonly #growing: GrowingConfig;
 
   constructor(private readonly input: StagePlannerInput) {
     this.#state = input.state;
     this.#last = input.last;
     this.#history = [...input.history];
+    this.#growing = new GrowingConfig(input.state.config);
   }
 
   plan(): StagePlan {
-    return { state: this.#state, scope: this.input.scope, last: this.#last, history: this.#history };
+    const { scope } = this.input;
+    const state = { ...this.#state, config: this.#growing.into(this.#state.config, scope) };
+    return { state, scope, last: this.#last, history: this.#history };
   }
 
   /** @param written as the Dockerfile has it. @throws EngineError with the lines of the instruction. */
   add(written: Instruction, facts: InstructionFacts): void {
     const instruction = this.input.scope.next(written);
     if (instruction.kind === 'ARG') for (const { key } of instruction.args) this.input.usedArgs.add(key);
-    if (isConfig(instruction)) {
+    if (this.#growing.take(instruction)) this.#history.push(emptyEntry(configText(instruction, []) ?? ''));
+    else if (isConfig(instruction)) {
       const { state, entries } = configured(this.#state, instruction);
       this.#state = state;
       this.#history.push(...entries);
