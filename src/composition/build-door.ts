@@ -7,6 +7,7 @@ import { ImageExport } from '../build/outputs/image-export.js';
 import type { GcRule } from '../build/cache/gc-rules.js';
 import { openRemoteContext } from '../build/sources/remote-context.js';
 import type { TarContexts } from '../build/tar-context.js';
+import { grantable } from '../config/builder-entitlements.js';
 import { AgentSockets } from '../http/buildkit/agent-sockets.js';
 import { ContextCache } from '../http/buildkit/context-cache.js';
 import { BuildKitDoor } from '../http/buildkit/door.js';
@@ -48,6 +49,7 @@ export function composeBuildDoor(
     agents: new AgentSockets(join(execRoot, 'agents')),
     configs,
     host: hostPlatform(),
+    grantable: grantable(live.fixed.builderEntitlements),
     unpack: (source) => contexts.unpack(source),
     fetch: (order, signal) => openRemoteContext(sources, order, signal),
     pack: (directory) => archives.readDirectory(directory).tar,

@@ -17,7 +17,7 @@ export function configSchema(): Record<string, unknown> {
     }
     const object = (properties[group] ??= {
       type: 'object',
-      properties: group === 'builder' ? { entitlements: { type: 'object' }, history: { type: 'object' } } : {},
+      properties: group === 'builder' ? { history: { type: 'object' } } : {},
       additionalProperties: false,
     });
     Object.assign(object['properties'] as object, { [member]: schema });

@@ -2,6 +2,7 @@
  * Every option of the daemon, once. Flags, configuration file, environment, `--help`, validation, reload, the JSON
  * Schema and docs/configuration.md all follow from this table.
  */
+import { builderEntitlements, DEFAULT_ENTITLEMENTS } from './builder-entitlements.js';
 import { builderGc, type BuilderGc } from './builder-gc.js';
 import { DEFAULT_HOST, parseHost } from './hosts.js';
 import { checkDnsOption, checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
@@ -59,6 +60,7 @@ export const OPTIONS = {
   bip: option({ flag: 'bip', key: 'bip', type: cidr(4), default: '', doc: 'IPv4 address and prefix length of the default bridge' }),
   bip6: option({ flag: 'bip6', key: 'bip6', type: cidr(6), default: '', doc: 'IPv6 address and prefix length of the default bridge' }),
   bridge: option({ flag: 'bridge', short: 'b', key: 'bridge', type: string, default: '', defaultText: 'engine0', windows: true, doc: 'Attach containers to this network bridge; "none" disables the default bridge' }),
+  builderEntitlements: option({ key: 'builder.entitlements', type: builderEntitlements, default: DEFAULT_ENTITLEMENTS, defaultText: 'network-host', doc: 'Rights that clients may grant to their builds: network-host, security-insecure' }),
   builderGc: option<BuilderGc | undefined>({ key: 'builder.gc', type: builderGc as ValueType<BuilderGc | undefined>, default: undefined, doc: 'Garbage collection of the build cache' }),
   cdiSpecDirs: option({ flag: 'cdi-spec-dir', key: 'cdi-spec-dirs', type: list(), default: ['/etc/cdi', '/var/run/cdi'], doc: 'Directories of CDI device specifications' }),
   cgroupParent: option({ flag: 'cgroup-parent', key: 'cgroup-parent', type: string, default: '', defaultText: '/engine, or system.slice with systemd', doc: 'Parent cgroup of all containers' }),

@@ -125,6 +125,7 @@ const door = new BuildKitDoor({
     sessions,
     contexts: new ContextCache(join(directory, 'contexts'), keptContexts),
     agents: new AgentSockets(join(directory, 'agents')),
+    grantable: ['network.host'],
     prepare: () => Promise.reject(internal('there are no layers')),
     push: () => Promise.reject(internal('there is no registry')),
     configs: { find: () => Promise.reject(internal('there are no images')) },

@@ -1,13 +1,18 @@
 /** Start-up: what the disk remembers is brought together with what the supervisor still runs. */
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from '../../ports/logger.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerDirectory } from '../container/directory.js';
+import { taskExit } from '../kit/task-exit.js';
 import type { LoadedRecords } from '../container/records.js';
 import { reconcile } from '../container/life/reconcile.js';
 import { removeStaleStreams, removeStreams } from '../container/streams/stream-files.js';
 import { wantsStartAtBoot } from '../container/life/restart-policy.js';
+
+/** A process may take this time to die. */
+const EXIT_MS = 10_000;
 
 export interface RecoveryDeps {
   readonly log: Logger;
@@ -60,8 +65,9 @@ export async function recoverContainers({
       .filter(({ id }) => !known.has(id))
       .map(async ({ id }) => {
         log.warn({ container: id }, 'ending a task that belongs to no container');
-        await tasks.kill(id, 9, { all: true }).catch(() => undefined);
-        await tasks.delete(id).catch((error: unknown) => log.error({ err: error, container: id }, 'task not deleted'));
+        await endTask(tasks, id).catch((error: unknown) =>
+          log.error({ err: error, container: id }, 'task not deleted'),
+        );
         await removeStreams(ioRoot, id);
       }),
     // The record says that a container does not run while its start is only just beginning. A crash may leave these
@@ -89,5 +95,22 @@ export async function recoverContainers({
       .catch((error: unknown) =>
         log.error({ err: error, container: record.id }, 'restart policy could not start the container'),
       );
+  }
+}
+
+/** Kills a task and deletes it, which the supervisor does only when its process has ended. */
+async function endTask(tasks: TaskService, id: string): Promise<void> {
+  const exit = taskExit(tasks, id);
+  const over = new AbortController();
+  try {
+    const isKilled = await tasks.kill(id, 9, { all: true }).then(
+      () => true,
+      () => false,
+    );
+    if (isKilled) await Promise.race([exit.code, delay(EXIT_MS, undefined, { signal: over.signal })]);
+    await tasks.delete(id);
+  } finally {
+    over.abort();
+    exit.forget();
   }
 }

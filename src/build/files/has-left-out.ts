@@ -1,5 +1,5 @@
 /** Worker task: tells whether a directory has files that an ignore file leaves out, so it cannot be shown as it is. */
-import { closeSync, constants, openSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { toBytePath } from '../../storage/byte-path.js';
 import { openResolved } from '../../storage/container-path.js';
 import { walkTree } from '../../storage/walk-tree.js';
@@ -22,7 +22,8 @@ export function hasLeftOut({ root, source, ignore }: HasLeftOutInput): boolean {
     // Directories that are left out, until something in them is not: then they belong to it.
     const directories = new Set<string>();
     try {
-      for (const { path, stat } of walkTree(`/proc/self/fd/${fd}`)) {
+      if (!fstatSync(fd).isDirectory()) return leftOut(top.slice(1), false);
+      for (const { path, stat } of walkTree(`/proc/self/fd/${fd}/.`)) {
         const whole = top === '/' ? `/${path}` : `${top}/${path}`;
         const isOut = leftOut(whole.slice(1), stat.isDirectory());
         if (isOut && !stat.isDirectory()) return true;

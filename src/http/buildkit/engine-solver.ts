@@ -49,6 +49,8 @@ export interface SolverParts extends ContextParts, ExporterParts {
   readonly configs: Pick<ImageConfigs, 'find'>;
   /** Platforms of Dockerfiles are meant as seen from here. */
   readonly host: Host;
+  /** Names of the entitlements that clients may grant. */
+  readonly grantable: readonly string[];
 }
 
 export class EngineSolver implements Solver {
@@ -61,7 +63,7 @@ export class EngineSolver implements Solver {
 
   async solve(job: BuildJob, order: SolveOrder): Promise<Solution> {
     requireFrontend(order);
-    requireEntitlements(job.request.entitlements);
+    requireEntitlements(job.request.entitlements, this.#parts.grantable);
     requireKnown(job.request, order);
     const build = orderedBuild(this.#parts, job, order);
     const context = await openMainContext(build, this.#parts);
@@ -287,8 +289,8 @@ function requireKnown({ cache }: BuildJob['request'], { attrs }: SolveOrder): vo
   }
 }
 
-function requireEntitlements(entitlements: readonly string[]): void {
-  const refused = entitlements.find((entitlement) => entitlement !== 'network.host');
+function requireEntitlements(entitlements: readonly string[], grantable: readonly string[]): void {
+  const refused = entitlements.find((entitlement) => !grantable.includes(entitlement));
   if (refused !== undefined)
     throw internal(`granting entitlement ${refused} is not allowed by build daemon configuration`);
 }

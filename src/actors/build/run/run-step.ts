@@ -124,7 +124,7 @@ async function perform(
       id,
       name: id,
       argv: step.argv,
-      config: stepConfig(state.config, request.run),
+      config: stepConfig(state.config, stepHostname(request)),
       hostConfig: stepHostConfig(request.run, instruction, network, defaults),
       environment: stepEnvironment({ env: step.env, buildArgs, sshSocket: mounts.sshSocket }),
       rootfs,
@@ -177,7 +177,7 @@ async function givenFiles(
   defaults: StepDefaults,
 ): Promise<MountPoint[]> {
   const owner = rootOwner(idMaps);
-  const hosts = stepHosts(stepHostname(request.run), request.run.extraHosts, defaults);
+  const hosts = stepHosts(stepHostname(request), request.run.extraHosts, defaults);
   const resolvConf = await stepResolvConf(network, stepNetwork(instruction, request.run), defaults);
   return [
     bindPoint(await place.file(hosts, 0o644, owner), '/etc/hosts', false),

@@ -1,6 +1,6 @@
 /** The container of a RUN as the specification wants it: the settings of the build and those of the daemon. */
 import type { RunInstruction } from '../../../build/dockerfile/ast.js';
-import type { RunSettings } from '../../../ports/build.js';
+import type { BuildRequest, RunSettings } from '../../../ports/build.js';
 import type { ContainerConfig, HostConfig } from '../../../ports/container.js';
 import type { ImageRuntimeConfig } from '../../../ports/images.js';
 import type { RuntimeChoice } from '../../../ports/supervisor.js';
@@ -20,13 +20,13 @@ export interface StepDefaults extends DnsSettings {
 
 const HOSTNAME = 'buildkitsandbox';
 
-export function stepHostname({ hostname }: Pick<RunSettings, 'hostname'>): string {
-  return hostname || HOSTNAME;
+export function stepHostname({ run, buildArgs }: Pick<BuildRequest, 'run' | 'buildArgs'>): string {
+  return run.hostname || buildArgs.get('BUILDKIT_SANDBOX_HOSTNAME') || HOSTNAME;
 }
 
-export function stepConfig(image: ImageRuntimeConfig, settings: RunSettings): ContainerConfig {
+export function stepConfig(image: ImageRuntimeConfig, hostname: string): ContainerConfig {
   return {
-    Hostname: stepHostname(settings),
+    Hostname: hostname,
     Domainname: '',
     User: image.User ?? '',
     AttachStdin: false,

@@ -55,7 +55,7 @@ export class StepMounts {
       if (mount.type === 'secret') await this.#secret(mount, order);
       else if (mount.type === 'ssh') await this.#agent(mount, order);
       else {
-        const target = targetOf(mount, order.workingDir);
+        const target = mountTarget(mount, order.workingDir);
         if (mount.type === 'tmpfs') this.points.push(memoryPoint(target, mount));
         else if (mount.type === 'cache') await this.#cache(mount, target, index, order);
         else await this.#bind(mount, target, index, order);
@@ -133,8 +133,8 @@ export class StepMounts {
   }
 }
 
-/** @throws EngineError internal for the root itself. */
-function targetOf({ target }: RunMount, workingDir: string): string {
+/** Returns the place of a mount with files. @throws EngineError internal for the root itself. */
+export function mountTarget({ target }: RunMount, workingDir: string): string {
   const path = cleanPath(target.startsWith('/') ? target : joinPath(workingDir || '/', target));
   if (path === '/') throw internal(`invalid mount target ${JSON.stringify(target)}`, { code: STEP_REFUSED });
   return path;

@@ -2,6 +2,7 @@
 import { isEngineError } from '../../../errors/engine-error.js';
 import type { CreateTask, ProcessStdio, TaskService } from '../../../ports/supervisor.js';
 import { allDone, type Undo } from '../../container/life/undo.js';
+import { taskExit } from '../../kit/task-exit.js';
 import { OutputPump, type StepOutput } from './step-output.js';
 
 /** The exit code of a process that the runtime could not start. */
@@ -28,7 +29,7 @@ export async function runProcess(
   signal: AbortSignal,
 ): Promise<number> {
   const { id } = task;
-  const exit = exitOf(tasks, id);
+  const exit = taskExit(tasks, id);
   const kill = (): void => void tasks.kill(id, SIGKILL, { all: true }).catch(() => undefined);
   try {
     undo.add('task', () => tasks.delete(id));
@@ -51,16 +52,6 @@ export async function runProcess(
     signal.removeEventListener('abort', kill);
     exit.forget();
   }
-}
-
-function exitOf(tasks: TaskService, id: string): { readonly code: Promise<number>; readonly forget: () => void } {
-  let forget = (): void => undefined;
-  const code = new Promise<number>((resolve) => {
-    forget = tasks.onEvent((event) => {
-      if (event.type === 'exit' && event.id === id && event.execId === '') resolve(event.exit.exitCode);
-    });
-  });
-  return { code, forget: () => forget() };
 }
 
 /** Tells whether the runtime has refused to start the program, which is the step's own mistake. */

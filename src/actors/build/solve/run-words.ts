@@ -28,7 +28,8 @@ export function runWords({ command }: RunInstruction): RunWords {
   const { name, chomp } = first;
   const content = chomp ? chompHeredoc(first.content) : first.content;
   const summary = ` (${summaryOf(content)})`;
-  if (!content.startsWith('#!')) return { args: [content], program: undefined, summary };
+  // The mark of a program is looked for before the tabs are gone, as the known builder does it.
+  if (!first.content.startsWith('#!')) return { args: [content], program: undefined, summary };
   const path = `${PIPES}/${name}`;
   return { args: [path], program: { path, content }, summary };
 }

@@ -1,6 +1,7 @@
 /** RUN: a process that changes the files of the stage. */
 import type { RunInstruction } from '../../../build/dockerfile/ast.js';
 import { isEngineError } from '../../../errors/engine-error.js';
+import type { StepNetwork } from '../run/entitlements.js';
 import { runStep } from '../run/run-step.js';
 import type { StageState } from '../stage-state.js';
 import { processText } from './history-text.js';
@@ -12,6 +13,8 @@ import { NO_FILES } from './step-result.js';
 export interface PlannedRun {
   readonly instruction: RunInstruction;
   readonly state: StageState;
+  /** With the setting of the build. */
+  readonly network: StepNetwork;
   readonly words: RunWords;
   /** The command line with the shell of the stage. */
   readonly argv: readonly string[];
@@ -22,12 +25,12 @@ export interface PlannedRun {
 }
 
 export function runOperation(planned: PlannedRun): Operation {
-  const { instruction, state, words, argv, env, mountSources } = planned;
-  const { mounts, network, security, devices } = instruction;
+  const { instruction, state, network, words, argv, env, mountSources } = planned;
+  const { mounts, security } = instruction;
   return {
     identity: [
       ['RUN', argv, words.program?.content ?? null, env],
-      [state.config.WorkingDir ?? '', state.config.User ?? '', mounts, network, security, devices],
+      [state.config.WorkingDir ?? '', state.config.User ?? '', mounts, network, security],
     ],
     description: `mount / from exec ${argv.join(' ')}`,
     isProcess: true,

@@ -9,8 +9,11 @@ import type {
 import { environmentOf, type StageScope } from '../../../build/dockerfile/scope.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import { absolutePath } from '../copy-step.js';
+import { stepNetwork } from '../run/entitlements.js';
+import { checkRun } from '../run/run-checks.js';
 import { shellOf, type StageState } from '../stage-state.js';
 import { inlineStep } from './contexts.js';
+import { blamed } from './failure.js';
 import { type CopiedPaths, copyOperation } from './copy.js';
 import { GrowingConfig } from './growing-config.js';
 import { configText, copyText, runText, workdirText } from './history-text.js';
@@ -117,7 +120,13 @@ export class StagePlanner {
   }
 
   #run(instruction: RunInstruction, facts: InstructionFacts): void {
-    const { scope, context } = this.input;
+    const { scope, context, request } = this.input;
+    const { lines } = instruction;
+    try {
+      checkRun(instruction, request.run, this.#state.config.WorkingDir ?? '');
+    } catch (error) {
+      throw blamed(error, { lines });
+    }
     const words = runWords(instruction);
     const argv = instruction.command.isShellForm ? [...shellOf(this.#state.config), ...words.args] : words.args;
     const sources: PlannedStep[] = [];
@@ -130,7 +139,8 @@ export class StagePlanner {
     });
     const secrets = new Set(instruction.mounts.flatMap(({ type, env }) => (type === 'secret' && env ? [env] : [])));
     const env = [...scope.env].map(([key, value]) => `${key}=${value}`);
-    const operation = runOperation({ instruction, state: this.#state, words, argv, env, mountSources });
+    const network = stepNetwork(instruction, request.run);
+    const operation = runOperation({ instruction, state: this.#state, network, words, argv, env, mountSources });
     const name = this.#nameOf(instruction, facts, secrets, words.summary);
     this.#addStep({ instruction, name, operation, sources, text: runText(argv, scope) });
   }
