@@ -43,6 +43,11 @@ export function buildxPlugins(): string | undefined {
   return isExecutable(join(BUILDX_PLUGINS, 'docker-buildx')) ? BUILDX_PLUGINS : undefined;
 }
 
+/** The program of the plugin, which needs no CLI around it. */
+export function buildxProgram(): string {
+  return join(BUILDX_PLUGINS, 'docker-buildx');
+}
+
 /** Why tests that compare with dockerd cannot run here; false when they can. */
 export function whyNoDockerd(): string | false {
   if (isMachineNetwork()) return 'needs a network of its own: npm test';

@@ -11,8 +11,9 @@ import type {
   Instruction,
   RunInstruction,
 } from '../../build/dockerfile/ast.js';
+import { namedBy } from '../../build/dockerfile/ignore-file.js';
 import { parseDockerfile } from '../../build/dockerfile/parse.js';
-import { isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
+import { DEFAULT_PATH, isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../build/dockerfile/stage-graph.js';
 import type { SourceTree } from '../../build/files/copy-files.js';
 import { EngineError, invalid, notImplemented } from '../../errors/engine-error.js';
@@ -20,19 +21,21 @@ import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { BuildSources } from '../../ports/build-sources.js';
 import type { BuildRequest, BuildResult, ContextTree } from '../../ports/build.js';
 import type { LayerInfo, LayerStore } from '../../ports/storage.js';
-import { hostPlatform } from '../../registry/platform.js';
 import { detachMount } from '../../sys/mount/mount.js';
 import { baseImage, type BaseImageDeps } from './base-image.js';
+import { buildHost } from './build-host.js';
 import { ClassicImages, stateOf } from './classic-images.js';
 import { configStep } from './config-steps.js';
 import {
   absolutePath,
+  checkCount,
   type CopyDeps,
   copyFailure,
   copyLayer,
   type CopyPlan,
   digestCopy,
   directoryLayer,
+  refuseOutside,
 } from './copy-step.js';
 import { downloadFile, isAddress } from './download-file.js';
 import { refuseOthers } from './refusals.js';
@@ -71,7 +74,7 @@ export class ClassicBuild {
     this.#images = new ClassicImages(deps.images);
     this.#layers = new StepLayers(deps.layers);
     this.#dockerfile = parseDockerfile(request.dockerfile.text);
-    const host = { ...hostPlatform(), osVersion: '' };
+    const host = buildHost();
     refuseOthers(request, host);
     this.#graph = new StageGraph(this.#dockerfile, {
       target: request.target,
@@ -165,8 +168,9 @@ export class ClassicBuild {
     if (base.kind === 'context') throw notImplemented('named contexts need BuildKit');
     if (base.kind === 'scratch') {
       this.#say(' ---> \n');
-      const { architecture, os } = hostPlatform();
-      const nothing = { config: {}, author: '', variant: undefined, topLayer: undefined, image: undefined };
+      const { architecture, os } = buildHost();
+      const config = { Env: [`PATH=${DEFAULT_PATH}`] };
+      const nothing = { config, author: '', variant: undefined, topLayer: undefined, image: undefined };
       return { ...nothing, architecture, os, diffIds: [], history: [], hasOwnCmd: false };
     }
     const image = await this.#image(base.name, platform);
@@ -200,8 +204,9 @@ export class ClassicBuild {
         path === '/' ? Promise.resolve(undefined) : directoryLayer(this.deps, this.#layers, state, path),
       );
     }
-    const { state, said } = configStep(work.state, instruction);
-    return this.#commit(work, state, ['/bin/sh', '-c', '#(nop) ', said], () => Promise.resolve(undefined));
+    const { state, said } = configStep(work.state, instruction, written);
+    const command = [...shellOf(state.config), '#(nop) ', said];
+    return this.#commit(work, state, command, () => Promise.resolve(undefined));
   }
 
   async #addLabels(work: { state: StageState; usesCache: boolean }): Promise<void> {
@@ -260,7 +265,7 @@ export class ClassicBuild {
     const proxies = [...this.request.buildArgs].flatMap(([key, value]) =>
       isProxyArg(key) && value !== undefined ? [`${key}=${value}`] : [],
     );
-    const shown = args.length > 0 ? [`|${args.length}`, ...args.toSorted(), ...argv] : argv;
+    const shown = args.length + proxies.length > 0 ? [`|${args.length}`, ...args.toSorted(), ...argv] : argv;
     if (await this.#fromCache(work, state, shown)) return;
     const { observer, classic, run } = this.request;
     const { id, exitCode } = await runContainer(
@@ -310,6 +315,7 @@ export class ClassicBuild {
       );
     }
     if (sources.length === 0) throw invalid(`${kind} failed: no source files were specified`);
+    refuseOutside(kind, sources);
     try {
       const root = from === undefined ? undefined : await this.#rootOf(from);
       const treeOf = async (source: string): Promise<SourceTree> =>
@@ -319,13 +325,19 @@ export class ClassicBuild {
               root: root ?? (await this.#context()).directory,
               sources: [source],
               ignore: root === undefined ? await this.#ignored() : [],
-              exclude: instruction.exclude,
+              exclude: [],
             };
       const trees: SourceTree[] = [];
       for (const source of sources) trees.push(await treeOf(source));
-      const plan: CopyPlan = { instruction, trees, isMapped: root !== undefined, belongsToRoot: root === undefined };
+      const plan: CopyPlan = {
+        instruction,
+        trees,
+        isMapped: root !== undefined,
+        belongsToRoot: root === undefined,
+        isClassic: true,
+      };
       const digest = await digestCopy(this.deps, plan, this.signal);
-      if (digest.count === 0) throw invalid('no source files were specified', { code: 'NO_SOURCE' });
+      checkCount(instruction, digest.count);
       const owner = instruction.chown === '' ? '' : `--chown=${instruction.chown} `;
       const said = `#(nop) ${kind} ${owner}${digest.kind}:${digest.hex} in ${destination} `;
       await this.#commit(work, work.state, ['/bin/sh', '-c', said], () =>
@@ -349,15 +361,10 @@ export class ClassicBuild {
     return this.#tree;
   }
 
+  /** The client has left out what its ignore file names; only the two files themselves it had to send. */
   #ignored(): Promise<readonly string[]> {
-    this.#ignore ??= this.request.context.readFile('.dockerignore').then((text) =>
-      (text ?? Buffer.alloc(0))
-        .toString()
-        .replace(/^\ufeff/, '')
-        .split('\n')
-        .map((line) => line.trim())
-        .filter((line) => line !== '' && !line.startsWith('#')),
-    );
+    const files = ['.dockerignore', this.request.dockerfile.name];
+    this.#ignore ??= this.request.context.readFile('.dockerignore').then((text) => namedBy(text ?? '', files));
     return this.#ignore;
   }
 

@@ -3,6 +3,7 @@ import { exposedPorts } from '../../build/dockerfile/ports.js';
 import type { CommandLine, Instruction, KeyValue } from '../../build/dockerfile/ast.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { ImageRuntimeConfig } from '../../ports/images.js';
+import { goDuration } from '../../text/go-quote.js';
 import { signalNumber } from '../../text/signals.js';
 import { quotedList, shellOf, type StageState } from './stage-state.js';
 
@@ -14,8 +15,15 @@ export interface ConfigStep {
   readonly said: string;
 }
 
-/** @param instruction with its variables replaced. @throws EngineError invalid. */
-export function configStep(state: StageState, instruction: ConfigInstruction): ConfigStep {
+/**
+ * @param instruction with its variables replaced. @param written it as it was before.
+ * @throws EngineError invalid.
+ */
+export function configStep(
+  state: StageState,
+  instruction: ConfigInstruction,
+  written: Instruction = instruction,
+): ConfigStep {
   const { config } = state;
   const becomes = (change: ImageRuntimeConfig, said: string, more: Partial<StageState> = {}): ConfigStep => ({
     state: { ...state, config: { ...config, ...change }, ...more },
@@ -23,7 +31,8 @@ export function configStep(state: StageState, instruction: ConfigInstruction): C
   });
   switch (instruction.kind) {
     case 'ARG':
-      return becomes({}, `ARG ${instruction.args.map(shownArg).join(' ')}`);
+      // The history has the defaults, and not what a client gave.
+      return becomes({}, `ARG ${(written.kind === 'ARG' ? written : instruction).args.map(shownArg).join(' ')}`);
     case 'ENV':
       return becomes(
         { Env: withVariables(config.Env ?? [], instruction.pairs) },
@@ -48,7 +57,8 @@ export function configStep(state: StageState, instruction: ConfigInstruction): C
     case 'EXPOSE': {
       const ports = exposedPorts(instruction.ports);
       const added = Object.fromEntries(ports.map((port) => [port, {}]));
-      return becomes({ ExposedPorts: { ...config.ExposedPorts, ...added } }, `EXPOSE ${[...ports].sort().join(' ')}`);
+      const said = `EXPOSE ${[...instruction.ports].sort().join(' ')}`;
+      return becomes({ ExposedPorts: { ...config.ExposedPorts, ...added } }, said);
     }
     case 'VOLUME': {
       const added = Object.fromEntries(instruction.volumes.map((path) => [path, {}]));
@@ -75,6 +85,7 @@ export function configStep(state: StageState, instruction: ConfigInstruction): C
 
 function healthStep(state: StageState, instruction: Extract<Instruction, { kind: 'HEALTHCHECK' }>): ConfigStep {
   const { test, interval, timeout, startPeriod, startInterval, retries } = instruction.healthcheck;
+  const times = [interval, timeout, startPeriod, startInterval];
   const Healthcheck = {
     Test: [...test],
     ...(interval === 0 ? {} : { Interval: interval }),
@@ -85,7 +96,7 @@ function healthStep(state: StageState, instruction: Extract<Instruction, { kind:
   };
   return {
     state: { ...state, config: { ...state.config, Healthcheck } },
-    said: `HEALTHCHECK ${JSON.stringify(Healthcheck)}`,
+    said: `HEALTHCHECK &{[${test.join(' ')}] ${times.map(goDuration).join(' ')} ${retries}}`,
   };
 }
 

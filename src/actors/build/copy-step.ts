@@ -1,7 +1,9 @@
 /** COPY, ADD and WORKDIR: layers without a container. */
+import { posix } from 'node:path';
 import type { AddInstruction, CopyInstruction } from '../../build/dockerfile/ast.js';
 import type { SourcesDigest, SourceTree } from '../../build/files/copy-files.js';
 import { cleanPath, joinPath } from '../../build/files/paths.js';
+import { copyOwner } from './copy-owner.js';
 import { EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import type { LayerInfo } from '../../ports/storage.js';
@@ -23,6 +25,7 @@ export interface CopyPlan {
   readonly isMapped: boolean;
   /** Everything belongs to root unless the instruction says otherwise. */
   readonly belongsToRoot: boolean;
+  readonly isClassic?: true;
 }
 
 export function digestCopy({ pool }: CopyDeps, plan: CopyPlan, signal: AbortSignal): Promise<SourcesDigest> {
@@ -34,30 +37,24 @@ export function copyLayer(
   deps: CopyDeps,
   layers: StepLayers,
   state: StageState,
-  { instruction, trees, isMapped, belongsToRoot }: CopyPlan,
+  { instruction, trees, isMapped, belongsToRoot, isClassic }: CopyPlan,
   signal: AbortSignal,
 ): Promise<LayerInfo> {
   const { destination, chown, chmod, kind } = instruction;
-  const count = trees.reduce((sum, { sources }) => sum + sources.length, 0);
-  const isIntoDirectory = count > 1 || /(?:^|\/)\.?\.?$/.test(destination);
-  if (count > 1 && !destination.endsWith('/') && !/(?:^|\/)\.\.?$/.test(destination)) {
-    throw invalid(
-      `When using ${kind} with more than one source file, the destination must be a directory and end with a /`,
-    );
-  }
   return layers.make(state.topLayer, async (rootfs) => {
-    const owner = chown === '' ? undefined : await deps.lookUpUser(rootfs, chown);
+    const owner = chown === '' ? undefined : await copyOwner(rootfs, chown, deps.lookUpUser, isClassic === true);
     await deps.pool.run(
       'build-copy',
       {
         trees,
         rootfs,
         destination: absolutePath(state, destination),
-        isIntoDirectory,
-        owner: owner ?? (belongsToRoot ? { uid: 0, gid: 0 } : undefined),
+        isIntoDirectory: /(?:^|\/)\.?\.?$/.test(destination),
+        owner,
+        ...(isClassic && { classic: { belongsToRoot } }),
         isMapped,
         chmod,
-        unpacks: kind === 'ADD' && instruction.unpack !== false,
+        unpacks: kind === 'ADD' && (isClassic || instruction.unpack !== false),
         parents: kind === 'COPY' && instruction.parents,
         idMaps: deps.idMaps,
       },
@@ -75,7 +72,7 @@ export function directoryLayer(
   user = '',
 ): Promise<LayerInfo> {
   return layers.make(state.topLayer, async (rootfs) => {
-    const owner = user === '' ? undefined : await lookUpUser(rootfs, user);
+    const owner = user === '' ? undefined : await copyOwner(rootfs, user, lookUpUser, false);
     await pool.run('build-copy', {
       trees: [],
       rootfs,
@@ -107,4 +104,21 @@ export function copyFailure(error: unknown, kind: string): unknown {
   if (typeof source !== 'string') return failed(error.message);
   const path = source.replace(/^\.?\/+/, '');
   return failed(`file not found in build context or excluded by .dockerignore: stat ${path}: file does not exist`);
+}
+
+/** @throws EngineError invalid for a source that leads out of the context; the classic builder refuses these. */
+export function refuseOutside(kind: string, sources: readonly string[]): void {
+  const outside = sources
+    .map((source) => posix.normalize(source).replace(/^\//, ''))
+    .find((source) => source === '..' || source.startsWith('../'));
+  if (outside !== undefined) throw invalid(`${kind} failed: forbidden path outside the build context: ${outside} ()`);
+}
+
+/** @throws EngineError invalid when there are no files, or too many for one name; only the classic builder minds. */
+export function checkCount({ kind, destination }: AddInstruction | CopyInstruction, count: number): void {
+  if (count === 0) throw invalid(`${kind} failed: no source files were specified`);
+  if (count === 1 || destination.endsWith('/')) return;
+  throw invalid(
+    `When using ${kind} with more than one source file, the destination must be a directory and end with a /`,
+  );
 }

@@ -92,6 +92,16 @@ export class IgnoreMatcher {
   }
 }
 
+/** Returns which of the paths an ignore file leaves out; none when its patterns are bad. */
+export function namedBy(source: Buffer | string, paths: readonly string[]): string[] {
+  try {
+    const matcher = new IgnoreMatcher(parseIgnoreFile(source));
+    return paths.filter((path) => matcher.matches(path));
+  } catch {
+    return [];
+  }
+}
+
 /** Returns the path and its parents, the path first. */
 function prefixesOf(path: string): string[] {
   const prefixes = [path];

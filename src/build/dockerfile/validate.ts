@@ -61,7 +61,7 @@ const CLAUSE = /^[ugoa]*(?:[+=-](?:[ugo]|[rwxXst]*))+$/;
 
 function validateMode(chmod: string): void {
   if (chmod === '') return;
-  if (/^[0-9]+$/.test(chmod)) {
+  if (/^[0-9]/.test(chmod)) {
     const isOctal = /^[0-7]{1,11}$/.test(chmod);
     if (isOctal && parseInt(chmod, 8) <= MAX_MODE) return;
     throw new DockerfileError(`invalid chmod parameter: '${chmod}'. it should be octal string and between 0 and 07777`);

@@ -2,18 +2,18 @@
 import { createHash } from 'node:crypto';
 import { closeSync, constants, openSync } from 'node:fs';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
-import { toBytePath } from '../../storage/byte-path.js';
-import { openResolved } from '../../storage/container-path.js';
+import { fsPath, toBytePath } from '../../storage/byte-path.js';
 import { storageError } from '../../storage/storage-error.js';
 import { closeFd } from '../../sys/files/fd.js';
+import { openInRoot } from '../../sys/files/open-in-root.js';
 import { hostOwner } from '../../sys/users/id-maps.js';
 import { hashSource } from './content-digest.js';
-import { parseMode } from './file-mode.js';
+import { directoryModeOf, parseMode } from './file-mode.js';
 import { isArchive, unpackArchive } from './local-archive.js';
 import { leftOutBy } from './left-out.js';
 import { joinPath } from './paths.js';
-import { findSources, hasWildcards, type LeftOut, type SourceFile } from './source-files.js';
-import { type Appearance, TargetTree } from './target-tree.js';
+import { findSources, type LeftOut, type SourceFile } from './source-files.js';
+import { type Appearance, type CopyRules, TargetTree } from './target-tree.js';
 
 /** A tree on this host, and what of it is wanted. */
 export interface SourceTree {
@@ -59,10 +59,12 @@ export interface CopyFilesInput {
   readonly rootfs: string;
   /** Absolute, without `..`. */
   readonly destination: string;
-  /** It was written with a slash at its end, or there are several sources. */
+  /** It was written with a slash at its end. Without sources it is made. */
   readonly isIntoDirectory: boolean;
   /** The owner in the image; undefined: as in the source. */
   readonly owner: Owner | undefined;
+  /** The rules are those of the classic builder, for which all files but those of archives belong to root. */
+  readonly classic?: { readonly belongsToRoot: boolean };
   /** The owners in the trees are those of this host already. */
   readonly isMapped: boolean;
   readonly chmod: string;
@@ -75,21 +77,17 @@ export interface CopyFilesInput {
 
 export async function copyFiles(input: CopyFilesInput): Promise<{ readonly copied: number }> {
   const rootFd = openSync(input.rootfs, DIRECTORY);
-  const tree = new TargetTree(rootFd, appearanceOf(input));
+  const tree = new TargetTree(rootFd, appearanceOf(input), rulesOf(input));
   let copied = 0;
   try {
-    const destination = toBytePath(input.destination);
-    if (input.isIntoDirectory) tree.makeDirectories(destination);
+    const destination = tree.resolve(toBytePath(input.destination));
+    if (input.trees.length === 0) tree.makeDirectories(destination);
     for (const one of input.trees) {
       for (const { source, leftOut } of openTree(one)) {
         try {
-          copied++;
+          if (copied++ === 0 && input.isIntoDirectory) tree.makeDirectories(destination);
           if ((one.unpacks ?? input.unpacks) && source.stat.isFile() && (await isArchive(source.at))) {
-            tree.makeDirectories(destination);
-            const resolved = openResolved(rootFd, destination);
-            closeFd(resolved.fd);
-            const { owner, idMaps } = input;
-            await unpackArchive(source.at, { rootFd, directory: resolved.path, owner, idMaps });
+            await unpack(rootFd, source, destination, input);
           } else place(tree, source, destination, input, leftOut);
         } finally {
           source.close();
@@ -104,11 +102,25 @@ export async function copyFiles(input: CopyFilesInput): Promise<{ readonly copie
   return { copied };
 }
 
+/** Unpacks an archive into a directory, which is the root for links in it. Modes that are wanted do not apply to it. */
+async function unpack(rootFd: number, source: SourceFile, destination: string, input: CopyFilesInput): Promise<void> {
+  const { idMaps, classic } = input;
+  const owner = classic ? undefined : input.owner;
+  const tree = new TargetTree(rootFd, appearanceOf({ ...input, owner, chmod: '' }), rulesOf(input));
+  tree.makeDirectories(destination);
+  const directoryFd = openInRoot(rootFd, fsPath(destination), DIRECTORY);
+  try {
+    await unpackArchive(source.at, { rootFd: directoryFd, directory: '/', owner, idMaps });
+  } finally {
+    closeFd(directoryFd);
+  }
+}
+
 function place(
   tree: TargetTree,
   source: SourceFile,
   destination: string,
-  { isIntoDirectory, parents }: CopyFilesInput,
+  { isIntoDirectory, parents, classic }: CopyFilesInput,
   leftOut: LeftOut,
 ): void {
   if (parents) {
@@ -120,17 +132,29 @@ function place(
     return;
   }
   const isInto = isIntoDirectory || tree.isDirectory(destination);
-  tree.copy(source, isInto ? joinPath(destination, source.name) : destination, false, leftOut);
+  // The classic builder takes the name of the file to which a link leads.
+  const name = classic && !source.isMatch ? source.path.slice(source.path.lastIndexOf('/') + 1) : source.name;
+  tree.copy(source, isInto ? joinPath(destination, name) : destination, false, leftOut);
 }
 
-function appearanceOf({ owner, isMapped, idMaps, chmod }: CopyFilesInput): Appearance {
+const ROOT: Owner = { uid: 0, gid: 0 };
+
+function appearanceOf({ owner, classic, isMapped, idMaps, chmod }: CopyFilesInput): Appearance {
   const mapped = (one: Owner): Owner => (idMaps ? hostOwner(idMaps, one) : one);
-  const given = owner && mapped(owner);
+  const wanted = owner ?? (classic?.belongsToRoot ? ROOT : undefined);
+  const given = wanted && mapped(wanted);
   return {
     owner: (source) => given ?? (isMapped ? source : mapped(source)),
-    directoryOwner: given ?? mapped({ uid: 0, gid: 0 }),
+    directoryOwner: given ?? mapped(ROOT),
+    directoryMode: directoryModeOf(chmod),
     mode: parseMode(chmod),
   };
+}
+
+function rulesOf({ classic, owner }: CopyFilesInput): CopyRules {
+  const isClassic = classic !== undefined;
+  const dropsSetuid = classic?.belongsToRoot === true || (isClassic && owner !== undefined);
+  return { replaces: isClassic, keepsTopTime: !isClassic, dropsSetuid };
 }
 
 function withSources(trees: readonly SourceTree[], use: (source: SourceFile, leftOut: LeftOut) => void): void {
@@ -149,11 +173,15 @@ function* openTree(tree: SourceTree): Generator<{ readonly source: SourceFile; r
   const rootFd = openSync(tree.root, DIRECTORY);
   const isIgnored = leftOutBy(tree.ignore);
   const isExcluded = leftOutBy(tree.exclude);
-  const leftOut: LeftOut = (path, isDirectory) => isIgnored(path, isDirectory) || isExcluded(path, isDirectory);
   try {
     for (const pattern of tree.sources) {
-      const found = findSources(rootFd, pattern, hasWildcards(pattern) ? leftOut : isIgnored);
-      for (const source of found) yield { source, leftOut };
+      for (const source of findSources(rootFd, pattern, isIgnored)) {
+        // Patterns of `--exclude` begin in the directory that is copied; a file that is named itself is wanted.
+        const start = source.path === '/' ? 0 : source.path.length;
+        const leftOut: LeftOut = (path, isDirectory) =>
+          isIgnored(path, isDirectory) || isExcluded(path.slice(start), isDirectory);
+        yield { source, leftOut };
+      }
     }
   } finally {
     closeSync(rootFd);

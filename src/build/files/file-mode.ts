@@ -9,8 +9,8 @@ const SHIFTS: ReadonlyMap<string, number> = new Map([
   ['g', 3],
   ['o', 0],
 ]);
-const CLAUSE = /^([ugoa]*)((?:[+=-](?:[rwxXst]*|[ugo]))+)$/;
-const ACTION = /([+=-])([rwxXst]*|[ugo])/g;
+const CLAUSE = /^([ugoa]*)((?:[+=-](?:[ugo]|[rwxXst]*))+)$/;
+const ACTION = /([+=-])([ugo]|[rwxXst]*)/g;
 
 /** @throws EngineError invalid in the words of BuildKit. */
 export function parseMode(text: string): ModeChange {
@@ -29,27 +29,40 @@ export function parseMode(text: string): ModeChange {
     clauses.reduce((current, [, who = '', actions = '']) => {
       let changed = current;
       for (const [, sign = '', what = ''] of actions.matchAll(ACTION))
-        changed = applied(changed, { who: who === '' || who.includes('a') ? 'ugo' : who, sign, what, isDirectory });
+        changed = applied(changed, {
+          who: who === '' || who.includes('a') ? 'ugo' : who,
+          sign,
+          what,
+          // The rights before the first change count.
+          isProgram: isDirectory || (mode & 0o111) !== 0,
+        });
       return changed;
     }, mode);
+}
+
+/** Returns the mode of directories that are made on the way: that of an octal number, as a usual umask leaves it. */
+export function directoryModeOf(text: string): number {
+  return /^[0-7]{1,5}$/.test(text) ? Number.parseInt(text, 8) & 0o755 : 0o755;
 }
 
 interface Action {
   readonly who: string;
   readonly sign: string;
   readonly what: string;
-  readonly isDirectory: boolean;
+  readonly isProgram: boolean;
 }
 
-function applied(mode: number, { who, sign, what, isDirectory }: Action): number {
+function applied(mode: number, { who, sign, what, isProgram }: Action): number {
   let result = mode;
+  const isCopy = SHIFTS.has(what);
   for (const one of new Set(who)) {
     const shift = SHIFTS.get(one) ?? 0;
     const special = one === 'u' ? 0o4000 : one === 'g' ? 0o2000 : 0;
-    let bits = permissions(mode, what, isDirectory) << shift;
+    let bits = permissions(mode, what, isProgram) << shift;
     if (what.includes('s')) bits |= special;
     if (what.includes('t') && one === 'o') bits |= 0o1000;
-    const all = (7 << shift) | (isDirectory ? 0 : special);
+    // Rights of others are copied without the special bits, which stay then.
+    const all = (7 << shift) | (isCopy ? 0 : special);
     if (sign === '+') result |= bits;
     else if (sign === '-') result &= ~bits;
     else result = (result & ~all) | bits;
@@ -57,9 +70,9 @@ function applied(mode: number, { who, sign, what, isDirectory }: Action): number
   return result;
 }
 
-function permissions(mode: number, what: string, isDirectory: boolean): number {
+function permissions(mode: number, what: string, isProgram: boolean): number {
   const copied = SHIFTS.get(what);
   if (copied !== undefined) return (mode >> copied) & 7;
-  const mayRun = what.includes('x') || (what.includes('X') && (isDirectory || (mode & 0o111) !== 0));
+  const mayRun = what.includes('x') || (what.includes('X') && isProgram);
   return (what.includes('r') ? 4 : 0) | (what.includes('w') ? 2 : 0) | (mayRun ? 1 : 0);
 }

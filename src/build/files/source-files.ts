@@ -17,6 +17,8 @@ export type LeftOut = (path: string, isDirectory: boolean) => boolean;
 export interface SourceFile extends FoundPath {
   /** Absolute below the root, without links in its directories. */
   readonly path: string;
+  /** A pattern has found it. */
+  readonly isMatch: boolean;
 }
 
 const WILDCARDS = /[*?[\\]/;
@@ -32,15 +34,15 @@ export function hasWildcards(pattern: string): boolean {
  */
 export function findSources(rootFd: number, source: string, leftOut: LeftOut): SourceFile[] {
   const pattern = cleanPath(toBytePath(source));
-  if (!hasWildcards(pattern)) return [openSource(rootFd, pattern, source, leftOut)];
+  if (!hasWildcards(pattern)) return [{ ...openSource(rootFd, pattern, source, leftOut), isMatch: false }];
   const found: string[] = [];
   collect(rootFd, '/', pattern.split('/').filter(Boolean), found);
   return found
     .filter((path) => !leftOut(path.slice(1), false) || !leftOut(path.slice(1), true))
-    .map((path) => openSource(rootFd, path, path, () => false));
+    .map((path) => ({ ...openSource(rootFd, path, path, () => false), isMatch: true }));
 }
 
-function openSource(rootFd: number, path: string, written: string, leftOut: LeftOut): SourceFile {
+function openSource(rootFd: number, path: string, written: string, leftOut: LeftOut): Omit<SourceFile, 'isMatch'> {
   try {
     const { fd, path: resolved } = openResolved(rootFd, path);
     closeFd(fd);

@@ -2,17 +2,18 @@
  * Writes into the root file system of an image that is being made. Links in it are followed as a process of the image
  * would follow them, so nothing is written outside. Synchronous, for worker threads. Paths are byte strings.
  */
-import { chmodSync, constants, lchownSync, linkSync, mkdirSync, type BigIntStats } from 'node:fs';
-import { invalid } from '../../errors/engine-error.js';
+import { chmodSync, constants, lchownSync, linkSync, mkdirSync, readlinkSync, type BigIntStats } from 'node:fs';
+import { type EngineError, invalid } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toText } from '../../storage/byte-path.js';
+import { findPath, type FoundPath, openResolved } from '../../storage/container-path.js';
 import { copyAttributes, copyInode, copyTimes } from '../../storage/copy-attributes.js';
 import { removeEntry } from '../../storage/remove-entry.js';
 import { statOf } from '../../storage/stat-of.js';
 import { walkTree } from '../../storage/walk-tree.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
-import { joinPath, parentPath } from './paths.js';
+import { cleanPath, joinPath, parentPath } from './paths.js';
 import type { LeftOut, SourceFile } from './source-files.js';
 
 const DIRECTORY = O_PATH | constants.O_DIRECTORY;
@@ -22,18 +23,75 @@ export interface Appearance {
   readonly owner: (source: Owner) => Owner;
   /** The owner on this host of directories that are made on the way. */
   readonly directoryOwner: Owner;
+  /** The mode of directories that are made on the way. */
+  readonly directoryMode: number;
   /** Returns the mode of a file whose mode is given; links are not asked for. */
   readonly mode: (mode: number, isDirectory: boolean) => number;
 }
 
+/** The builders differ in these. */
+export interface CopyRules {
+  /** A file takes the place of a directory, and a directory that of a file, where both are in a tree. */
+  readonly replaces: boolean;
+  /** The directory that is named as destination gets the time of the source. */
+  readonly keepsTopTime: boolean;
+  /** Programs lose the right to act as their owner, as they do when somebody else becomes it. */
+  readonly dropsSetuid: boolean;
+}
+
+/** At most so many links are followed while a place is looked for, as in the kernel. */
+const MAX_LINKS = 40;
+
 export class TargetTree {
-  /** Inodes with several names that were copied, by device and number: where they are now. */
+  /** Inodes of the source with several names, by device and number: where they are now. */
   readonly #links = new Map<string, string>();
+  /** Directories whose times are set when everything in them is there, the outermost first. */
+  readonly #times: { readonly to: string; readonly stat: BigIntStats }[] = [];
 
   constructor(
     private readonly rootFd: number,
     private readonly appearance: Appearance,
+    private readonly rules: CopyRules,
   ) {}
+
+  /** Returns where a path leads. What is not there yet is made at the place to which dangling links point. */
+  resolve(path: string, links = 0): string {
+    try {
+      const { fd, path: resolved } = openResolved(this.rootFd, path);
+      closeFd(fd);
+      return resolved;
+    } catch (error) {
+      if (path === '/' || (error as NodeJS.ErrnoException).code !== 'ENOENT') return path;
+    }
+    const above = this.resolve(parentPath(path), links);
+    const place = joinPath(above, path.slice(path.lastIndexOf('/') + 1));
+    const target = links < MAX_LINKS ? this.#linkAt(place) : undefined;
+    if (target === undefined) return place;
+    return this.resolve(cleanPath(target.startsWith('/') ? target : `${above}/${target}`), links + 1);
+  }
+
+  #linkAt(path: string): string | undefined {
+    return this.#look(path, ({ at, stat }) => (stat.isSymbolicLink() ? readlinkSync(fsPath(at), 'latin1') : undefined));
+  }
+
+  #isFile(path: string): boolean {
+    return this.#look(path, ({ stat }) => !stat.isDirectory()) ?? false;
+  }
+
+  /** Returns undefined when nothing is there. */
+  #look<T>(path: string, use: (found: FoundPath) => T): T | undefined {
+    try {
+      const found = findPath(this.rootFd, path);
+      try {
+        return use(found);
+      } finally {
+        found.close();
+      }
+    } catch {
+      // The directory is not there either.
+      return undefined;
+    }
+  }
 
   isDirectory(path: string): boolean {
     try {
@@ -51,15 +109,30 @@ export class TargetTree {
 
   /**
    * Copies a file or a directory to a path. Directories are merged with those that are there.
-   * @param keepsTop the directory at the path itself keeps its attributes if it is there already.
+   * @param isContent the content of the directory is copied: the one at the path keeps its attributes, and is made as
+   * those on the way are.
    */
-  copy(source: SourceFile, to: string, keepsTop: boolean, leftOut: LeftOut): void {
+  copy(source: SourceFile, to: string, isContent: boolean, leftOut: LeftOut): void {
+    this.#links.clear();
     if (!source.stat.isDirectory()) {
-      this.#copyOne(source.at, source.stat, to, false);
+      this.#copyOne(source.at, source.stat, to);
       return;
     }
+    if (isContent) {
+      if (!this.rules.replaces && this.#isFile(to)) throw notDirectory(to);
+      this.makeDirectories(to);
+      if (this.rules.keepsTopTime) this.#times.push({ to, stat: source.stat });
+    } else this.#copyOne(source.at, source.stat, to);
+    this.#copyContent(source, to, leftOut);
+    for (const { to: directory, stat } of this.#times.splice(0).toReversed()) {
+      const fd = this.#openDirectory(directory);
+      copyTimes(stat, `/proc/self/fd/${fd}/.`);
+      closeFd(fd);
+    }
+  }
+
+  #copyContent(source: SourceFile, to: string, leftOut: LeftOut): void {
     const base = source.path === '/' ? '' : `${source.path.slice(1)}/`;
-    this.#copyOne(source.at, source.stat, to, keepsTop);
     // Directories that are left out, until something in them is not: then they are made all the same.
     const skipped = new Map<string, BigIntStats>();
     for (const { path, at, stat } of walkTree(source.at)) {
@@ -71,42 +144,44 @@ export class TargetTree {
       for (const directory of skippedAbove(path, skipped)) {
         const above = skipped.get(directory);
         skipped.delete(directory);
-        if (above) this.#copyOne(`${source.at}/${directory}`, above, joinPath(to, directory), false);
+        if (above) this.#copyOne(`${source.at}/${directory}`, above, joinPath(to, directory));
       }
-      this.#copyOne(at, stat, joinPath(to, path), false);
+      this.#copyOne(at, stat, joinPath(to, path));
     }
   }
 
-  #copyOne(from: string, stat: BigIntStats, to: string, keepsPresent: boolean): void {
+  #copyOne(from: string, stat: BigIntStats, to: string): void {
     if (to === '/') {
-      if (!keepsPresent) this.#appear('/proc/self/fd/' + this.rootFd + '/.', from, stat);
+      this.#appear(`/proc/self/fd/${this.rootFd}/.`, from, stat);
       return;
     }
     const parent = this.#openDirectory(parentPath(to));
     try {
       const name = to.slice(to.lastIndexOf('/') + 1);
       const at = `/proc/self/fd/${parent}/${name}`;
-      const present = statOf(at);
-      if (stat.isDirectory()) this.#copyDirectory({ from, stat, at, present, to, keepsPresent });
-      else this.#copyFile({ from, stat, at, present, parent, name, to });
+      const place = { from, stat, at, present: statOf(at), parent, name, to };
+      if (stat.isDirectory()) this.#copyDirectory(place);
+      else this.#copyFile(place);
     } finally {
       closeFd(parent);
     }
   }
 
-  #copyDirectory({ from, stat, at, present, to, keepsPresent }: DirectoryCopy): void {
+  #copyDirectory({ from, stat, at, present, parent, name, to }: Place): void {
+    let isThere = present !== undefined;
     if (present && !present.isDirectory()) {
-      // A link to a directory stands for it at the place that was named, but not below.
-      if (keepsPresent && this.isDirectory(to)) return;
-      throw invalid(`cannot copy to non-directory: ${toText(to)}`, { code: 'NOT_A_DIRECTORY' });
+      if (!this.rules.replaces) throw notDirectory(to);
+      removeEntry(parent, name);
+      isThere = false;
     }
-    if (!present) mkdirSync(fsPath(at), 0o755);
-    if (!present || !keepsPresent) this.#appear(at, from, stat);
+    if (!isThere) mkdirSync(fsPath(at), 0o755);
+    this.#appear(at, from, stat);
+    this.#times.push({ to, stat });
   }
 
-  #copyFile({ from, stat, at, present, parent, name, to }: FileCopy): void {
-    if (present?.isDirectory() === true)
-      throw invalid(`cannot copy to directory: ${toText(to)}`, { code: 'IS_A_DIRECTORY' });
+  #copyFile({ from, stat, at, present, parent, name, to }: Place): void {
+    if (present?.isDirectory() === true && !this.rules.replaces)
+      throw invalid(`cannot replace to directory ${toText(to)} with file`, { code: 'IS_A_DIRECTORY' });
     if (present) removeEntry(parent, name);
     const inode = `${stat.dev}:${stat.ino}`;
     const twin = stat.nlink > 1n ? this.#links.get(inode) : undefined;
@@ -143,7 +218,8 @@ export class TargetTree {
     if (isGiven) lchownSync(fsPath(at), uid, gid);
     if (stat.isSymbolicLink()) return;
     const before = Number(stat.mode & 0o7777n);
-    const after = mode(before, stat.isDirectory());
+    let after = mode(before, stat.isDirectory());
+    if (this.rules.dropsSetuid && stat.isFile()) after &= (after & 0o010) === 0 ? ~0o4000 : ~0o6000;
     // A change of the owner takes away the bits that give a program the rights of its owner.
     if (after !== before || (isGiven && (before & 0o6000) !== 0)) chmodSync(fsPath(at), after);
     if (!stat.isDirectory()) copyTimes(stat, at);
@@ -154,15 +230,15 @@ export class TargetTree {
       return openInRoot(this.rootFd, fsPath(path), DIRECTORY);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      if (code === 'ENOTDIR')
-        throw invalid(`cannot copy to non-directory: ${toText(path)}`, { code: 'NOT_A_DIRECTORY' });
-      if (path === '/' || code !== 'ENOENT') throw error;
+      if (path === '/' || (code !== 'ENOENT' && code !== 'ENOTDIR')) throw error;
+      if (code === 'ENOTDIR' && this.isDirectory(parentPath(path)))
+        throw invalid(`mkdir ${toText(path)}: not a directory`, { code: 'NOT_A_DIRECTORY' });
     }
     const above = this.#openDirectory(parentPath(path));
     try {
       const at = `/proc/self/fd/${above}/${path.slice(path.lastIndexOf('/') + 1)}`;
       mkdirSync(fsPath(at), 0o755);
-      chmodSync(fsPath(at), 0o755);
+      chmodSync(fsPath(at), this.appearance.directoryMode);
       const { uid, gid } = this.appearance.directoryOwner;
       lchownSync(fsPath(at), uid, gid);
     } finally {
@@ -170,6 +246,10 @@ export class TargetTree {
     }
     return openInRoot(this.rootFd, fsPath(path), DIRECTORY);
   }
+}
+
+function notDirectory(path: string): EngineError {
+  return invalid(`cannot copy to non-directory: ${toText(path)}`, { code: 'NOT_A_DIRECTORY' });
 }
 
 /** Returns the directories above a path that were left out, the outermost first. */
@@ -183,19 +263,12 @@ function skippedAbove(path: string, skipped: ReadonlyMap<string, BigIntStats>): 
   return found;
 }
 
-interface DirectoryCopy {
+/** A file or directory of the source, and where it goes. */
+interface Place {
   readonly from: string;
   readonly stat: BigIntStats;
   readonly at: string;
-  readonly present: BigIntStats | undefined;
-  readonly to: string;
-  readonly keepsPresent: boolean;
-}
-
-interface FileCopy {
-  readonly from: string;
-  readonly stat: BigIntStats;
-  readonly at: string;
+  /** The file that is there already. */
   readonly present: BigIntStats | undefined;
   readonly parent: number;
   readonly name: string;

@@ -142,7 +142,7 @@ export class EngineSolver implements Solver {
         shmSize: attrs.shmSize,
         ulimits: attrs.ulimits.map(({ name, soft, hard }) => ({ Name: name, Soft: soft, Hard: hard })),
         cgroupParent: attrs.cgroupParent,
-        hostname: attrs.hostname,
+        hostname: attrs.hostname || (attrs.buildArgs.get('BUILDKIT_SANDBOX_HOSTNAME') ?? ''),
         memory: 0,
         memorySwap: 0,
         cpuShares: 0,

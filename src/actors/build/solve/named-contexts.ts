@@ -4,7 +4,7 @@ import { normalizeReference } from '../../../build/dockerfile/reference.js';
 import { parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { NamedContext, PlatformResult } from '../../../ports/build.js';
-import { hostPlatform } from '../../../registry/platform.js';
+import { buildHost } from '../build-host.js';
 import { type BaseImages, imageStep } from './base.js';
 import { ClientContext } from './contexts.js';
 import { copyOperation } from './copy.js';
@@ -60,7 +60,7 @@ export class NamedContexts {
       return resultBegin(name, context.result);
     }
     const files = await this.files(name, images, lines);
-    const state = scratchState(hostPlatform());
+    const state = scratchState(buildHost());
     if (files === undefined) return { state, last: undefined, history: [] };
     const last = newStep({
       name: `[context ${name}] copy files`,
@@ -70,7 +70,7 @@ export class NamedContexts {
       lines,
       isFresh: false,
     });
-    return { state, last, history: [{ comment: EXPORTED, step: last }] };
+    return { state, last, history: [{ created_by: `local source for ${name}`, comment: EXPORTED, step: last }] };
   }
 
   /** Returns the step that gives the files of a context; undefined: there are none. */

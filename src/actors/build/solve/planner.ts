@@ -5,7 +5,7 @@ import { StageScope } from '../../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../../build/dockerfile/stage-graph.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildRequest } from '../../../ports/build.js';
-import { hostPlatform } from '../../../registry/platform.js';
+import { buildHost } from '../build-host.js';
 import { refuseOthers } from '../refusals.js';
 import { BaseImages, imageStep } from './base.js';
 import { checkBuild } from './checks.js';
@@ -44,7 +44,7 @@ export class Planner {
   readonly #plans = new Map<number, StagePlan>();
   readonly #usedArgs = new Set<string>();
   readonly #budget = new PlanBudget();
-  readonly #host = { ...hostPlatform(), osVersion: '' };
+  readonly #host = buildHost();
 
   /** @throws DockerfileError */
   constructor(tools: SolveTools, vertices: Vertices, signal: AbortSignal) {

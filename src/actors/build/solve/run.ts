@@ -34,7 +34,8 @@ export function runOperation(planned: PlannedRun): Operation {
     ],
     description: `mount / from exec ${argv.join(' ')}`,
     isProcess: true,
-    content: (work) => mountedContent(planned, work),
+    // A name that the client gives to the machine is seen by the command.
+    content: async (work) => [await mountedContent(planned, work), work.tools.request.run.hostname],
     perform: async (work) => {
       const { tools, step, sources, signal } = work;
       const { deps, layers, request } = tools;

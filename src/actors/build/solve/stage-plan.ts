@@ -72,10 +72,9 @@ export function configured(
 ): { readonly state: StageState; readonly entries: readonly PlannedHistory[] } {
   try {
     const { state: after } = configStep(state, instruction);
-    const isCommand = instruction.kind === 'CMD' || instruction.kind === 'ENTRYPOINT';
     const words = (instruction.kind === 'CMD' ? after.config.Cmd : after.config.Entrypoint) ?? [];
     const text = configText(instruction, words);
-    const config = isCommand ? { ...after.config, ArgsEscaped: true } : after.config;
+    const config = instruction.kind === 'CMD' ? { ...after.config, ArgsEscaped: true } : after.config;
     return { state: { ...after, config }, entries: text === undefined ? [] : [emptyEntry(text)] };
   } catch (error) {
     throw isEngineError(error) ? blamed(error, { lines: instruction.lines }) : error;

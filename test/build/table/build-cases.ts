@@ -1,0 +1,168 @@
+/** Builds the cases of the table with the engine that is asked, and tells what came out of it. */
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { buildxProgram } from '../../support/dockerd.js';
+import { call, callJson } from '../../support/http.js';
+import { BASE, type TableCase } from './case.js';
+import { tarOf, writeFiles } from './contexts.js';
+import { emptyRecord, type ImageRecord, type InspectedImage, readImages } from './image-record.js';
+
+export type CaseRecord = ImageRecord | { readonly error: string };
+
+export interface Target {
+  readonly socketPath: string;
+  /** For DOCKER_HOST. */
+  readonly host: string;
+}
+
+/** So many builds of one client run at once. */
+const GROUP = 40;
+/** So many clients run at once, for builds that fail. */
+const ALONE = 4;
+
+/** Tells one definition of a case from another one. */
+export function digestOf(one: TableCase): string {
+  return createHash('sha256').update(JSON.stringify(one)).digest('hex').slice(0, 8);
+}
+
+const tagOf = (index: number): string => `table/case${index}:latest`;
+
+/** Builds with buildx, many at once; those that fail, and those beside them, once more alone. */
+export async function buildWithBuildx(target: Target, cases: readonly TableCase[]): Promise<Map<string, CaseRecord>> {
+  const directory = mkdtempSync(join(tmpdir(), 'table-'));
+  const errors = new Map<string, string>();
+  try {
+    const file = { target: Object.fromEntries(cases.map((one, i) => [`case${i}`, bakeTarget(directory, one, i)])) };
+    writeFileSync(join(directory, 'bake.json'), JSON.stringify(file));
+    const all = cases.map((one, index) => ({ one, index }));
+    const alone = all.filter(({ one }) => one.fails);
+    const together = all.filter(({ one }) => !one.fails);
+    for (let at = 0; at < together.length; at += GROUP) {
+      const group = together.slice(at, at + GROUP);
+      const said = await bake(
+        target,
+        directory,
+        group.map(({ index }) => `case${index}`),
+      );
+      if (said !== undefined) alone.push(...group);
+    }
+    const next = async (): Promise<void> => {
+      for (let build = alone.shift(); build !== undefined; build = alone.shift()) {
+        const said = await bake(target, directory, [`case${build.index}`]);
+        if (said !== undefined) errors.set(build.one.name, said);
+      }
+    };
+    await Promise.all(Array.from({ length: ALONE }, next));
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+  return records(target, cases, errors);
+}
+
+/** Builds by `POST /build`, one after the other. */
+export async function buildClassic(target: Target, cases: readonly TableCase[]): Promise<Map<string, CaseRecord>> {
+  const errors = new Map<string, string>();
+  for (const [index, one] of cases.entries()) {
+    const query = new URLSearchParams({ t: tagOf(index), rm: '1', forcerm: '1' });
+    if (one.args) query.set('buildargs', JSON.stringify(one.args));
+    if (one.labels) query.set('labels', JSON.stringify(one.labels));
+    if (one.target !== undefined) query.set('target', one.target);
+    const reply = await call(target.socketPath, 'POST', `/build?${query.toString()}`, {
+      headers: { 'Content-Type': 'application/x-tar' },
+      body: await tarOf({ ...one.files, Dockerfile: one.dockerfile }),
+    });
+    const failed = reply.status === 200 ? /"error":("(?:[^"\\]|\\.)*")/.exec(reply.text)?.[1] : reply.text;
+    if (failed === undefined) continue;
+    const said = JSON.parse(failed) as string | { readonly message: string };
+    errors.set(one.name, plain(typeof said === 'string' ? said : said.message));
+  }
+  return records(target, cases, errors);
+}
+
+function bakeTarget(directory: string, one: TableCase, index: number): Record<string, unknown> {
+  // Builders keep files of contexts by the last part of their paths.
+  const at = (name: string): string => join(directory, name, `case${index}`);
+  const { dockerfile, files, args, labels, target, platform, secrets = {}, contexts = {}, references = {} } = one;
+  writeFiles(at('context'), { ...files, Dockerfile: dockerfile });
+  for (const [name, entries] of Object.entries(contexts)) writeFiles(`${at('named')}-${name}`, entries);
+  mkdirSync(at('secrets'), { recursive: true });
+  for (const [id, value] of Object.entries(secrets)) writeFileSync(join(at('secrets'), id), value);
+  const named = Object.keys(contexts).map((name): [string, string] => [name, `${at('named')}-${name}`]);
+  const options: Record<string, unknown> = {
+    context: at('context'),
+    tags: [tagOf(index)],
+    args,
+    labels,
+    target,
+    platforms: platform === undefined ? undefined : [platform],
+    contexts: Object.fromEntries([...named, ...Object.entries(references)]),
+    secret: Object.keys(secrets).map((id) => `id=${id},src=${join(at('secrets'), id)}`),
+    ...one.options,
+  };
+  // Bake reads `${` and `%{` as its own.
+  return JSON.parse(JSON.stringify(options).replaceAll('${', '$${').replaceAll('%{', '%%{')) as Record<string, unknown>;
+}
+
+/** Returns the error, and nothing when all were built. */
+async function bake(target: Target, directory: string, names: readonly string[]): Promise<string | undefined> {
+  const args = ['bake', '--progress', 'quiet', '--allow', 'network.host', '-f', 'bake.json', ...names];
+  const child = spawn(buildxProgram(), args, {
+    cwd: directory,
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: {
+      PATH: process.env['PATH'],
+      HOME: directory,
+      DOCKER_HOST: target.host,
+      DOCKER_CONFIG: join(directory, 'cli'),
+      BUILDX_BAKE_ENTITLEMENTS_FS: '0',
+    },
+  });
+  const [said] = await Promise.all([text(child.stderr), once(child, 'close')]);
+  if (child.exitCode === 0) return undefined;
+  return plain(said);
+}
+
+/** Leaves out of an error what is another one in each build. */
+function plain(said: string): string {
+  // The lines of the Dockerfile are shown before it.
+  return said
+    .trim()
+    .replace(/^[^]*\bERROR: /, '')
+    .replace(/^(?:target case\d+: )?(?:failed to solve: )?(?:failed to run Build function: )?/, '')
+    .replace(/\bfailed to calculate checksum of ref \S+:/, 'failed to calculate checksum of ref REF:')
+    .replaceAll(/\/[^\s:"]*\/(?:overlay2|buildkit|tmp)\/[^\s:"]*?\/(?:merged|diff|fs)(?=\/)/g, '')
+    .replace(/\.pivot_root\d+/, '.pivot_root')
+    .replaceAll(/\b[a-z0-9]{25}\b/g, 'ID');
+}
+
+async function records(
+  target: Target,
+  cases: readonly TableCase[],
+  errors: ReadonlyMap<string, string>,
+): Promise<Map<string, CaseRecord>> {
+  const found = new Map<string, CaseRecord>([...errors].map(([name, error]) => [name, { error }]));
+  const saved: { readonly name: string; readonly tag: string }[] = [];
+  for (const [index, { name }] of cases.entries()) {
+    if (errors.has(name)) continue;
+    const tag = tagOf(index);
+    const image = await callJson<InspectedImage>(target.socketPath, 'GET', `/images/${tag}/json`);
+    if (image.RootFS.Layers?.length) saved.push({ name, tag });
+    // dockerd cannot save it.
+    else found.set(name, emptyRecord(image, await callJson(target.socketPath, 'GET', `/images/${tag}/history`)));
+  }
+  const names = [BASE, ...saved.map(({ tag }) => tag)].map((tag) => `names=${encodeURIComponent(tag)}`);
+  const archive = await call(target.socketPath, 'GET', `/images/get?${names.join('&')}`);
+  if (archive.status !== 200) throw new Error(`save gave ${archive.status}: ${archive.text}`);
+  const images = await readImages(archive.body, BASE);
+  for (const { name, tag } of saved) {
+    const image = images.get(tag);
+    if (image === undefined) throw new Error(`${tag} of '${name}' was not saved`);
+    found.set(name, image);
+  }
+  return found;
+}

@@ -1,0 +1,33 @@
+/** All cases of the table, and those that the classic builder builds, too. */
+import type { TableCase } from './case.js';
+import { ADD_CASES } from './cases/add.js';
+import { CONFIG_CASES } from './cases/config.js';
+import { COPY_FLAG_CASES } from './cases/copy-flags.js';
+import { COPY_CASES } from './cases/copy.js';
+import { FILE_AND_STAGE_CASES } from './cases/files-and-stages.js';
+import { RUN_CASES } from './cases/run.js';
+import { VARIABLE_CASES } from './cases/variables.js';
+
+export const CASES: readonly TableCase[] = [
+  ...COPY_CASES,
+  ...COPY_FLAG_CASES,
+  ...ADD_CASES,
+  ...CONFIG_CASES,
+  ...VARIABLE_CASES,
+  ...FILE_AND_STAGE_CASES,
+  ...RUN_CASES,
+];
+
+/** Features that this builder lacks, names of chance, and what differs in nothing from what other cases show. */
+const NOT_CLASSIC = [
+  /^(?:expansion|chmod|exclude|ignore|a document|run a mount|a stage that) /,
+  /^(?:expansions|name of .*|from its own .*|run variables|run names.*)$/,
+];
+
+/** The classic builder has no further contexts, no secrets and no platforms, and it reads expansions the same way. */
+export const CLASSIC_CASES: readonly TableCase[] = CASES.filter(
+  ({ name, dockerfile, options, contexts, references, secrets, platform }) =>
+    !(options ?? contexts ?? references ?? secrets ?? platform) &&
+    !NOT_CLASSIC.some((pattern) => pattern.test(name)) &&
+    !/--(?:mount|network|security)|no\.example/.test(dockerfile),
+);
