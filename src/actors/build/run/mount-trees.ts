@@ -4,7 +4,7 @@ import { chmod, chown, mkdir, mkdtemp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { cleanPath } from '../../../build/files/paths.js';
 import { notFound } from '../../../errors/engine-error.js';
-import type { IdMaps } from '../../../ports/id-maps.js';
+import type { IdMaps, Owner } from '../../../ports/id-maps.js';
 import type { Logger } from '../../../ports/logger.js';
 import { closeFd } from '../../../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../../../sys/files/open-in-root.js';
@@ -22,6 +22,7 @@ export interface MountTree {
   readonly isMapped: boolean;
 }
 
+const ROOT: Owner = { uid: 0, gid: 0 };
 const ROOT_MODE = 0o755;
 
 export interface TreeDeps {
@@ -89,7 +90,7 @@ export class MountTrees {
     const directory = await this.#newDirectory();
     const [upper, work] = [join(directory, 'upper'), join(directory, 'work')];
     await Promise.all([mkdir(upper), mkdir(work)]);
-    await this.#dress(upper, found.stat, true);
+    await this.#dress(upper, found.stat, found.stat, true);
     try {
       const path = await this.place.overlay(found.fd, upper, work);
       this.undo.add('writable mount', () => this.place.unmount(path));
@@ -104,7 +105,9 @@ export class MountTrees {
   async #copyTo(tree: MountTree, source: string, { stat }: Found, directory: string): Promise<void> {
     const { idMaps, pool } = this.deps;
     const { directory: root, ignore, isMapped } = tree;
-    await this.#dress(directory, stat, isMapped);
+    // The root of a context is ours on this host, and nobody's there.
+    const isContext = !isMapped && cleanPath(source) === '/';
+    await this.#dress(directory, stat, isContext ? ROOT : stat, isMapped);
     await pool.run(
       'build-copy',
       {
@@ -123,10 +126,10 @@ export class MountTrees {
     );
   }
 
-  /** Gives a directory the owner and the mode of the source. */
-  async #dress(directory: string, stat: Stats, isMapped: boolean): Promise<void> {
+  /** Gives a directory an owner and the mode of the source. */
+  async #dress(directory: string, stat: Stats, owner: Owner, isMapped: boolean): Promise<void> {
     const { idMaps } = this.deps;
-    const { uid, gid } = idMaps && !isMapped ? hostOwner(idMaps, stat) : stat;
+    const { uid, gid } = idMaps && !isMapped ? hostOwner(idMaps, owner) : owner;
     await chown(directory, uid, gid);
     await chmod(directory, stat.isDirectory() ? stat.mode & 0o7777 : 0o755);
   }
