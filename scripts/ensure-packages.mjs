@@ -36,6 +36,8 @@ const TEST = {
   unshare: 'util-linux',
   'systemd-socket-activate': 'systemd',
   socat: 'socat',
+  git: 'git',
+  'ssh-keygen': 'openssh-client',
 };
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };

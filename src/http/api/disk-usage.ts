@@ -29,13 +29,15 @@ export function diskUsageJson(
   wants: (type: string) => boolean,
   atLeast: AtLeast,
 ): string {
+  const builderSize = atLeast(1, 42) ? 0 : cache.reduce((sum, { size }) => sum + size, 0);
   const members = [
     `"LayersSize":${wants('image') ? usage.imageBytes - cacheBytes(sources, usage) : 0}`,
     `"Images":${wants('image') ? JSON.stringify(imagesJson(sources, usage, atLeast)) : 'null'}`,
     `"Containers":${wants('container') ? containersJson(sources, usage) : 'null'}`,
     `"Volumes":${wants('volume') ? JSON.stringify(volumesJson(sources, usage)) : 'null'}`,
     `"BuildCache":${wants('build-cache') ? JSON.stringify(cache.map((record) => cacheJson(record, atLeast))) : 'null'}`,
-    ...(atLeast(1, 42) ? [] : [`"BuilderSize":${cache.reduce((sum, { size }) => sum + size, 0)}`]),
+    // dockerd leaves out a sum of 0, so clients of that time saw the member only when there was a cache.
+    ...(builderSize === 0 ? [] : [`"BuilderSize":${builderSize}`]),
     `"DataRoot":${JSON.stringify(dataRootJson(sources.dataRoot, usage))}`,
   ];
   return `{${members.join(',')}}\n`;
