@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { type EngineWithImage, startEngineWithImage } from '../support/engine-with-image.js';
-import { callJson, jsonLines, open } from '../support/http.js';
+import { call, callJson, jsonLines, open } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
 
 describe('classic build', () => {
@@ -56,6 +56,29 @@ describe('classic build', () => {
     const second = await build(files, query);
     assert.equal(second.text.match(/Using cache/g)?.length, 8, second.text);
     assert.ok(second.text.includes(`Successfully built ${id}`));
+  });
+
+  it('takes steps from the images that it is told, by their histories, and from no others', async () => {
+    const dockerfile = (last: string): Record<string, string> => ({
+      Dockerfile: `FROM ${under.image}\nENV FROM_AFAR=1\nRUN echo one > /one\nRUN echo ${last} > /last`,
+    });
+    const from = (...names: string[]): string => `cachefrom=${encodeURIComponent(JSON.stringify(names))}`;
+    const used = ({ text }: Answer): number => text.match(/Using cache/g)?.length ?? 0;
+    const made = await build(dockerfile('two'), 't=afar:1');
+    const [, id = ''] = /Successfully built ([0-9a-f]{12})/.exec(made.text) ?? [];
+    // An archive has no parents, so nothing but the history tells of the steps.
+    const { body } = await call(under.engine.socketPath, 'GET', '/images/afar:1/get');
+    await callJson(under.engine.socketPath, 'DELETE', '/images/afar:1');
+    await call(under.engine.socketPath, 'POST', '/images/load', { body });
+    const whole = await build(dockerfile('two'), `t=afar:2&${from('nosuch:1', 'afar:1')}`);
+    assert.equal(used(whole), 3, whole.text);
+    assert.ok(whole.text.includes(`Successfully built ${id}`));
+    const part = await build(dockerfile('three'), `t=afar:3&${from('afar:1')}`);
+    assert.equal(used(part), 2, part.text);
+    assert.equal(used(await build(dockerfile('three'), `t=afar:3&${from('nosuch:1')}`)), 0);
+    assert.equal(used(await build(dockerfile('three'), `t=afar:3&${from()}`)), 3, 'no names are no limit');
+    const bad = await build(dockerfile('two'), 'cachefrom=%7B%7D');
+    assert.deepEqual([bad.status, /error reading cache-from/.test(bad.text)], [400, true], bad.text);
   });
 
   it('says with which code a RUN has failed', async () => {

@@ -24,6 +24,7 @@ import type { LayerInfo, LayerStore } from '../../ports/storage.js';
 import { detachMount } from '../../sys/mount/mount.js';
 import { baseImage, type BaseImageDeps } from './base-image.js';
 import { buildHost } from './build-host.js';
+import { ClassicCache } from './classic-cache.js';
 import { ClassicImages, stateOf } from './classic-images.js';
 import { configStep } from './config-steps.js';
 import {
@@ -54,6 +55,7 @@ const short = (id: string): string => id.replace(/^sha256:/, '').slice(0, 12);
 
 export class ClassicBuild {
   readonly #images: ClassicImages;
+  readonly #cache: ClassicCache;
   readonly #layers: StepLayers;
   readonly #dockerfile: Dockerfile;
   readonly #graph: StageGraph;
@@ -72,6 +74,7 @@ export class ClassicBuild {
     private readonly signal: AbortSignal,
   ) {
     this.#images = new ClassicImages(deps.images);
+    this.#cache = new ClassicCache(deps, this.#images, request);
     this.#layers = new StepLayers(deps.layers);
     this.#dockerfile = parseDockerfile(request.dockerfile.text);
     const host = buildHost();
@@ -235,7 +238,7 @@ export class ClassicBuild {
     state: StageState,
     command: readonly string[],
   ): Promise<boolean> {
-    const image = work.usesCache ? await this.#images.cached(state, command) : undefined;
+    const image = work.usesCache ? await this.#cache.find(state, command) : undefined;
     work.usesCache = image !== undefined || state.image === undefined ? work.usesCache : false;
     if (image === undefined) return false;
     this.#say(' ---> Using cache\n');

@@ -17,6 +17,8 @@ export interface ClassicStep {
   readonly layer: LayerInfo | undefined;
   /** ID of the container of a RUN. */
   readonly container: string;
+  /** Its entry in the history, where it was made elsewhere. */
+  readonly entry?: ImageHistory;
 }
 
 export class ClassicImages {
@@ -38,10 +40,10 @@ export class ClassicImages {
   }
 
   /** Stores what a step has made. The parent is the image before it. */
-  async commit({ state, command, layer, container }: ClassicStep): Promise<StageState> {
+  async commit({ state, command, layer, container, entry: made }: ClassicStep): Promise<StageState> {
     const isEmpty = layer === undefined || layer.diffId === EMPTY_DIFF_ID;
-    const created = new Date().toISOString();
-    const entry: ImageHistory = {
+    const created = made?.created ?? new Date().toISOString();
+    const entry: ImageHistory = made ?? {
       created,
       created_by: command.join(' '),
       ...(state.author === '' ? {} : { author: state.author }),

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { StringDecoder } from 'node:string_decoder';
 import { forbidden, invalid, isEngineError, messageOf, notImplemented } from '../../errors/engine-error.js';
 import { familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
-import type { BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
+import type { BuildCredentials, BuildEngine, BuildRequest, CacheSource, ClassicEvent } from '../../ports/build.js';
 import type { Ulimit } from '../../ports/container.js';
 import { credentialsOf } from '../../registry/credentials.js';
 import { buildFailure, buildLine } from '../api/build-progress.js';
@@ -167,12 +167,20 @@ function optionsOf(x: Exchange): Options {
       forceRemove: flagged('forcerm'),
       squash: flagged('squash'),
     },
-    cacheFrom: [],
+    cacheFrom: cacheSources(query.text('cachefrom')),
     outputs: [{ kind: 'image', names: namesOf(query.all('t')) }],
     secret: () => Promise.resolve(undefined),
     sshAgent: () => Promise.reject(forbidden('no agent')),
     credentials: credentialsFrom(x.header('x-registry-config')),
   };
+}
+
+/** Reads the images whose histories serve as the cache. */
+function cacheSources(text: string): CacheSource[] {
+  const names = text === '' ? [] : (parsed(text, 'cache-from') ?? []);
+  if (!Array.isArray(names) || !names.every((name) => typeof name === 'string'))
+    throw invalid('error reading cache-from: not a list of strings');
+  return names.map((ref: string) => ({ type: 'image', attributes: new Map([['ref', ref]]) }));
 }
 
 function namesOf(written: readonly string[]): string[] {
