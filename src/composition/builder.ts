@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { Builds } from '../actors/build/builds.js';
 import { ImageConfigs } from '../actors/build/image-configs.js';
+import { RemoteCaches } from '../actors/build/remote-caches.js';
 import { StepClaims } from '../actors/build/solve/claims.js';
 import { Slots } from '../actors/kit/slots.js';
 import { Sources } from '../build/sources/sources.js';
@@ -39,6 +40,7 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     cache,
     sources,
     configs,
+    remoteCaches: new RemoteCaches({ images, sessions: pulls.sessions, transfers: pulls.transfers }),
     replies,
     images,
     containers,

@@ -34,6 +34,8 @@ export interface BuildRequest {
   /** Set for the classic builder: every step leaves an image, and RUN a container. */
   readonly classic?: ClassicSettings;
   readonly cacheFrom: readonly CacheSource[];
+  /** The configuration of the image gets the cache of its own steps. */
+  readonly inlineCache: boolean;
   readonly outputs: readonly BuildOutput[];
   /** Asked when a step that is not cached needs the secret. undefined: there is none with this name. */
   readonly secret: (id: string) => Promise<Buffer | undefined>;

@@ -147,7 +147,7 @@ async function outcomeOf({ solver }: ControlParts, job: BuildJob): Promise<Recor
   if (frontend !== '') {
     const attrs = new Map(Object.entries(frontendAttrs));
     const inputs = new Map(Object.entries(frontendInputs));
-    return { ...(await solver.solve(job, { frontend, attrs, inputs })).exporterResponse };
+    return { ...(await solver.solve(job, { frontend, attrs, inputs, cacheImports: [] })).exporterResponse };
   }
   if (definition !== undefined && definition.def.length > 0)
     throw internal('this engine builds Dockerfiles only: it does not solve definitions of other frontends');

@@ -17,6 +17,7 @@ import { goJson } from '../../text/go-json.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
 import type { ContextCache } from './context-cache.js';
+import { cacheSources, wantsInlineCache } from './cache-options.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
 import { imageLookUp } from './image-look-up.js';
 import { imageNames, outputsOf, requireTaken, type ExporterParts } from './exporters.js';
@@ -64,7 +65,7 @@ export class EngineSolver implements Solver {
   async solve(job: BuildJob, order: SolveOrder): Promise<Solution> {
     requireFrontend(order);
     requireEntitlements(job.request.entitlements, this.#parts.grantable);
-    requireKnown(job.request, order);
+    requireKnown(order);
     const build = orderedBuild(this.#parts, job, order);
     const context = await openMainContext(build, this.#parts);
     try {
@@ -152,10 +153,8 @@ export class EngineSolver implements Solver {
         cpusetMems: '',
         entitlements: job.request.entitlements,
       },
-      cacheFrom: (job.request.cache?.imports ?? []).map(({ type, attrs: given }) => ({
-        type,
-        attributes: new Map(Object.entries(given)),
-      })),
+      cacheFrom: cacheSources(build),
+      inlineCache: wantsInlineCache(build),
       outputs: outputsOf(build, this.#parts),
       secret: async (id) => secret(await build.session(), id, signal),
       sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
@@ -279,9 +278,7 @@ function requireFrontend({ frontend, attrs }: SolveOrder): void {
 }
 
 /** Refuses what the result would lack. A provenance that clients ask for by default may be left out. */
-function requireKnown({ cache }: BuildJob['request'], { attrs }: SolveOrder): void {
-  const other = cache?.exports.find(({ type }) => type !== 'inline');
-  if (other !== undefined) throw internal(`unknown cache exporter: ${JSON.stringify(other.type)}`);
+function requireKnown({ attrs }: SolveOrder): void {
   for (const [key, value] of attrs) {
     if (!key.startsWith('attest:') || value.split(',').some((part) => /^(?:inline-only|disabled)=true$/.test(part)))
       continue;

@@ -63,6 +63,7 @@ async function solve(
     frontend: request.frontend,
     attrs: new Map(Object.entries(request.frontendOpt)),
     inputs: new Map(Object.entries(request.frontendInputs)),
+    cacheImports: request.cacheImports,
   });
   job.outcome = solving;
   const { metadata, reference } = await solving;

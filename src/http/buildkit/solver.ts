@@ -1,13 +1,15 @@
 /** A solver stands between the messages of this door and the build engine. */
 import type { BuildJob, JobOutcome } from './build-jobs.js';
 import type { CacheUsage } from '../../ports/build.js';
-import type { Definition } from './proto/gen/common_pb.js';
+import type { CacheOptionsEntry, Definition } from './proto/gen/common_pb.js';
 
 /** A frontend's request to solve something. */
 export interface SolveOrder {
   readonly frontend: string;
   readonly attrs: ReadonlyMap<string, string>;
   readonly inputs: ReadonlyMap<string, Definition>;
+  /** Caches to use. */
+  readonly cacheImports: readonly CacheOptionsEntry[];
 }
 
 /** The answer to a frontend. */

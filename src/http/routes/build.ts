@@ -168,6 +168,7 @@ function optionsOf(x: Exchange): Options {
       squash: flagged('squash'),
     },
     cacheFrom: cacheSources(query.text('cachefrom')),
+    inlineCache: false,
     outputs: [{ kind: 'image', names: namesOf(query.all('t')) }],
     secret: () => Promise.resolve(undefined),
     sshAgent: () => Promise.reject(forbidden('no agent')),

@@ -2,6 +2,7 @@
 import { EngineError } from '../../../errors/engine-error.js';
 import type { HeldRecord } from '../../../ports/build-cache.js';
 import type { Digest } from '../../../ports/storage.js';
+import type { CacheImports } from './cache-imports.js';
 import { passingKey, stepKey } from './cache-keys.js';
 import { blamed } from './failure.js';
 import type { PlannedStep, StepWork } from './step.js';
@@ -17,7 +18,11 @@ export type LookUp =
 const nothing = (): void => undefined;
 
 export class StepExecutor {
-  constructor(private readonly vertices: Vertices) {}
+  /** @param imports resolves before the first step begins. */
+  constructor(
+    private readonly vertices: Vertices,
+    private readonly imports: () => CacheImports,
+  ) {}
 
   started(step: PlannedStep): void {
     this.vertices.started(step);
@@ -37,7 +42,7 @@ export class StepExecutor {
       if (key === undefined) return { kind: 'missed', key, release: nothing };
       const release = await tools.deps.claims.take(key, signal);
       try {
-        const record = step.isFresh ? undefined : await tools.deps.cache.find(key);
+        const record = step.isFresh ? undefined : await this.#find(work, key);
         if (record === undefined) return { kind: 'missed', key, release };
         release();
         return { kind: 'found', result: this.#resultOf(work, record, true) };
@@ -61,6 +66,10 @@ export class StepExecutor {
       const createdAt = Date.now();
       return { layer, files, key: passingKey(work.step.digest), records: [], createdAt, isCached: false };
     });
+  }
+
+  async #find(work: StepWork, key: string): Promise<HeldRecord | undefined> {
+    return (await work.tools.deps.cache.find(key)) ?? this.imports().find(work, key);
   }
 
   #keep({ tools, step, parent }: StepWork, key: string, layer: Digest | undefined): Promise<HeldRecord> {

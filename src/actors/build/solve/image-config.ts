@@ -1,9 +1,11 @@
 /** The configuration of the image that a build makes. */
+import { INLINE_CACHE } from '../../../build/cache/cache-document.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import type { ImageConfigDocument, ImageHistory } from '../../../ports/images.js';
 import type { Digest, LayerStore } from '../../../ports/storage.js';
 import { goTime } from '../../../text/go-quote.js';
 import { dataLoss } from '../../../errors/engine-error.js';
+import { inlineCache } from './inline-cache.js';
 import type { Schedule } from './schedule.js';
 import type { PlannedHistory, StagePlan } from './stage-plan.js';
 
@@ -19,6 +21,7 @@ export function imageConfig(
 ): ImageConfigDocument {
   const history = withTimes(planned, schedule, epochOf(request));
   const { config, author, architecture, os, variant } = state;
+  const diffIds = diffIdsOf(layers, topLayer);
   const created = history.findLast((entry) => entry.created !== undefined)?.created;
   return {
     architecture,
@@ -26,8 +29,9 @@ export function imageConfig(
     config: inOrder(config),
     created: created ?? goTime(epochOf(request) ?? Date.now()),
     history,
+    ...(request.inlineCache && { [INLINE_CACHE]: inlineCache(schedule, diffIds, epochOf(request)) }),
     os,
-    rootfs: { type: 'layers', diff_ids: diffIdsOf(layers, topLayer) },
+    rootfs: { type: 'layers', diff_ids: diffIds },
     ...(variant === undefined || variant === '' ? {} : { variant }),
   };
 }

@@ -2,6 +2,7 @@
 import type { BuildRequest, BuildResult } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import { exportResult } from './exports.js';
+import { CacheImports } from './cache-imports.js';
 import { StepExecutor } from './executor.js';
 import { imageConfig } from './image-config.js';
 import { type BuildPlan, Planner } from './planner.js';
@@ -11,13 +12,19 @@ import type { StepInput } from './step.machine.js';
 import { type SolveDeps, SolveTools } from './tools.js';
 import { Vertices } from './vertices.js';
 
+interface Planned {
+  readonly plan: BuildPlan;
+  readonly schedule: Schedule;
+  readonly imports: CacheImports;
+}
+
 export class Solve {
   readonly #tools: SolveTools;
   readonly #vertices: Vertices;
   readonly #executor: StepExecutor;
   readonly #abort = new AbortController();
   readonly #signal: AbortSignal;
-  #planned: { readonly plan: BuildPlan; readonly schedule: Schedule } | undefined;
+  #planned: Planned | undefined;
 
   constructor(
     private readonly deps: SolveDeps,
@@ -26,17 +33,20 @@ export class Solve {
   ) {
     this.#tools = new SolveTools(deps, request);
     this.#vertices = new Vertices(request.observer);
-    this.#executor = new StepExecutor(this.#vertices);
+    this.#executor = new StepExecutor(this.#vertices, () => this.#parts().imports);
     this.#signal = AbortSignal.any([signal, this.#abort.signal]);
   }
 
   /** @throws EngineError, DockerfileError */
   async plan(): Promise<void> {
     const planner = new Planner(this.#tools, this.#vertices, this.#signal);
+    const importing = CacheImports.load(this.#tools, this.#vertices, this.#signal);
+    importing.catch(() => undefined);
     const plan = await this.#whole(planner);
+    const imports = await importing;
     const schedule = new Schedule(plan.target.last);
     for (const step of schedule.steps) this.#vertices.announce(step);
-    this.#planned = { plan, schedule };
+    this.#planned = { plan, schedule, imports };
   }
 
   /** A plan that fails ends what it has begun, so that nothing is taken after the build has closed. */
@@ -104,7 +114,7 @@ export class Solve {
     return this.#tools.close();
   }
 
-  #parts(): { readonly plan: BuildPlan; readonly schedule: Schedule } {
+  #parts(): Planned {
     if (this.#planned === undefined) throw new Error('the build is not planned');
     return this.#planned;
   }

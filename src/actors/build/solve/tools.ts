@@ -12,6 +12,7 @@ import type { Slots } from '../../kit/slots.js';
 import type { ImageConfigs } from '../image-configs.js';
 import type { BaseImageDeps } from '../base-image.js';
 import type { CopyDeps } from '../copy-step.js';
+import type { RemoteCaches } from '../remote-caches.js';
 import type { StepRunDeps } from '../run/run-step.js';
 import { StepLayers } from '../step-layers.js';
 import type { StepClaims } from './claims.js';
@@ -23,6 +24,7 @@ export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
   readonly cache: BuildCache;
   readonly configs: ImageConfigs;
   readonly sources: BuildSources;
+  readonly remoteCaches: Pick<RemoteCaches, 'ofImage' | 'ofRegistry'>;
   readonly claims: StepClaims;
   /** As many as processes of steps may run at a time. */
   readonly processes: Slots;

@@ -1,0 +1,179 @@
+/** Caches of builds that images and registries keep: what is in them, and the layers that they give. */
+import { dataLoss, isEngineError } from '../../errors/engine-error.js';
+import {
+  type CacheDocument,
+  type CacheLayer,
+  type CacheRecord,
+  chainBelow,
+  INLINE_CACHE,
+  MAX_DOCUMENT_BYTES,
+  readCacheDocument,
+} from '../../build/cache/cache-document.js';
+import { familiarName, familiarString, type ImageReference } from '../../images/reference.js';
+import type { FileImageStore } from '../../images/store.js';
+import { chainId, chainOf } from '../../ports/chain-id.js';
+import type { BuildCredentials } from '../../ports/build.js';
+import type { Digest } from '../../ports/storage.js';
+import { type RegistryAccess, withGrant } from '../../registry/access.js';
+import { cacheConfigOf } from '../../registry/cache-manifest.js';
+import { getBlob, getManifest } from '../../registry/client.js';
+import type { RegistryHost } from '../../registry/endpoint.js';
+import { resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
+import { pullScope } from '../../registry/token.js';
+import type { SharedLayers } from '../pull/layers.js';
+import type { RegistrySessions } from '../registry-session/sessions.js';
+
+export interface RemoteCacheDeps {
+  readonly images: FileImageStore;
+  readonly sessions: Pick<RegistrySessions, 'accessTo'>;
+  readonly transfers: Pick<SharedLayers, 'join'>;
+}
+
+/** A step that another build has done. */
+export interface RemoteStep {
+  /** ms since 1970. */
+  readonly createdAt: number;
+  /** Chain IDs of its layers, the lowest first. */
+  readonly layers: readonly Digest[];
+  /** Brings a layer that is not here. Resolves with a reference on it that the caller releases. */
+  bring(layer: Digest, signal: AbortSignal): Promise<void>;
+}
+
+export interface RemoteCache {
+  find(key: string): RemoteStep | undefined;
+}
+
+/** Finds a step by its key. The layers are looked up when they are asked for: a document may name many. */
+type FindStep = (key: string) => { readonly createdAt: number; readonly layers: readonly ResolvedLayer[] } | undefined;
+
+interface Origin {
+  readonly reference: ImageReference;
+  readonly credentials: BuildCredentials | undefined;
+  readonly hosts: readonly RegistryHost[];
+}
+
+export class RemoteCaches {
+  constructor(private readonly deps: RemoteCacheDeps) {}
+
+  /** Returns the cache that an image of this engine has in its configuration; undefined: there is none. */
+  async ofImage(name: string): Promise<RemoteCache | undefined> {
+    const { images } = this.deps;
+    const id = images.idOf(name);
+    if (id === undefined || images.get(id) === undefined) return undefined;
+    const bytes = await images.configBytes(id);
+    const document = inlineOf(bytes);
+    if (document === undefined) return undefined;
+    const { rootfs } = JSON.parse(bytes.toString('utf8')) as { readonly rootfs: { readonly diff_ids: Digest[] } };
+    const chain = chainOf(rootfs.diff_ids);
+    const steps = byKey(document.records);
+    return {
+      find: (key) => {
+        const step = steps.get(key);
+        if (step === undefined || step.layer < 0 || step.layer >= chain.length) return undefined;
+        const missing = (layer: Digest): Promise<void> => Promise.reject(dataLoss(`layer ${layer} is not here`));
+        return { createdAt: step.createdAt, layers: chain.slice(0, step.layer + 1), bring: missing };
+      },
+    };
+  }
+
+  /**
+   * Returns the cache that a reference of a registry stands for, of the first host that has it: a manifest of a cache,
+   * or an image with one in its configuration. @throws EngineError
+   */
+  async ofRegistry(
+    reference: ImageReference,
+    credentials: BuildCredentials | undefined,
+    signal: AbortSignal,
+  ): Promise<RemoteCache> {
+    const accesses = await this.deps.sessions.accessTo(reference.domain, credentials);
+    let failure: unknown = dataLoss('no host to ask', { code: 'NO_HOST' });
+    for (const [at, access] of accesses.entries()) {
+      try {
+        const findStep = await stepsOf(access, reference, signal);
+        const hosts = accesses.slice(at).map(({ host }) => host);
+        return this.#over(findStep, { reference, credentials, hosts });
+      } catch (error) {
+        failure = error;
+        if (signal.aborted) break;
+      }
+    }
+    throw failure;
+  }
+
+  #over(findStep: FindStep, { reference, credentials, hosts }: Origin): RemoteCache {
+    const { transfers } = this.deps;
+    return {
+      find: (key) => {
+        const step = findStep(key);
+        if (step === undefined) return undefined;
+        const byChain = new Map(step.layers.map((layer) => [layer.chainId, layer]));
+        return {
+          createdAt: step.createdAt,
+          layers: [...byChain.keys()],
+          bring: async (wanted, signal) => {
+            const layer = byChain.get(wanted);
+            if (layer === undefined) throw dataLoss(`the cache has no layer ${wanted}`, { code: 'BAD_CACHE' });
+            await transfers.join({ layer, repository: reference.path, hosts, credentials }, signal);
+          },
+        };
+      },
+    };
+  }
+}
+
+async function stepsOf(access: RegistryAccess, reference: ImageReference, signal: AbortSignal): Promise<FindStep> {
+  const { path } = reference;
+  const options = { limits: access.limits, signal };
+  const wanted = reference.digest ?? reference.tag ?? 'latest';
+  const scope = pullScope(path);
+  const { bytes } = await withGrant(access, scope, signal, (grant) => getManifest(grant, path, wanted, options));
+  const config = cacheConfigOf(bytes);
+  if (config !== undefined) {
+    if (config.sizeBytes > MAX_DOCUMENT_BYTES) throw dataLoss('the cache document is too large', { code: 'BAD_CACHE' });
+    const text = await withGrant(access, scope, signal, (grant) => getBlob(grant, path, config, options));
+    return findIn(readCacheDocument(text));
+  }
+  const names = { familiarName: familiarName(reference), familiarString: familiarString(reference) };
+  const image = { repository: path, reference: wanted, platform: undefined, ...names };
+  const { configBytes, layers } = await resolveImage(access, image, () => Promise.resolve(undefined), signal);
+  const records = byKey(inlineOf(configBytes)?.records ?? []);
+  return (key) => {
+    const record = records.get(key);
+    if (record === undefined || record.layer < 0 || record.layer >= layers.length) return undefined;
+    return { createdAt: record.createdAt, layers: layers.slice(0, record.layer + 1) };
+  };
+}
+
+function findIn(document: CacheDocument): FindStep {
+  const records = byKey(document.records);
+  return (key) => {
+    const record = records.get(key);
+    const chain = record && chainBelow(document, record.layer);
+    return record && chain && { createdAt: record.createdAt, layers: resolved(chain) };
+  };
+}
+
+function byKey(records: readonly CacheRecord[]): ReadonlyMap<string, CacheRecord> {
+  return new Map(records.map((record) => [record.key, record]));
+}
+
+function resolved(chain: readonly CacheLayer[]): readonly ResolvedLayer[] {
+  let parent: Digest | undefined;
+  return chain.map(({ digest, mediaType, diffId, sizeBytes }) => {
+    const blob = { digest, mediaType, sizeBytes, platform: undefined, annotations: undefined };
+    const layer = { blob, diffId, chainId: chainId(parent, diffId), parent };
+    parent = layer.chainId;
+    return layer;
+  });
+}
+
+/** Returns the cache in an image's configuration; undefined: there is none, or none that can be read. */
+function inlineOf(config: Buffer): CacheDocument | undefined {
+  try {
+    const { [INLINE_CACHE]: text } = JSON.parse(config.toString('utf8')) as Readonly<Record<string, unknown>>;
+    return typeof text === 'string' ? readCacheDocument(Buffer.from(text, 'base64')) : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError || isEngineError(error, 'data-loss')) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,96 @@
+/** The caches that a request names: what other builds have done already need not be done here. */
+import { internal, isEngineError, notFound } from '../../../errors/engine-error.js';
+import { canonicalString, parseReference, withDefaultTag } from '../../../images/reference.js';
+import type { HeldRecord } from '../../../ports/build-cache.js';
+import type { CacheSource } from '../../../ports/build.js';
+import type { Digest } from '../../../ports/storage.js';
+import { factsOf } from '../../../registry/failure.js';
+import type { RemoteCache, RemoteStep } from '../remote-caches.js';
+import { prefixed } from './failure.js';
+import type { StepWork } from './step.js';
+import type { SolveTools } from './tools.js';
+import type { Vertices } from './vertices.js';
+
+export class CacheImports {
+  private constructor(private readonly caches: readonly RemoteCache[]) {}
+
+  /** A cache that cannot be read is no reason to fail: its step shows why. @throws EngineError for unknown kinds. */
+  static async load(tools: SolveTools, vertices: Vertices, signal: AbortSignal): Promise<CacheImports> {
+    const { cacheFrom } = tools.request;
+    const unknown = cacheFrom.find(({ type }) => type !== 'registry');
+    if (unknown !== undefined) throw internal(`unknown cache importer: ${unknown.type}`);
+    const loaded = await Promise.all(cacheFrom.map((source) => loadSource(source, tools, vertices, signal)));
+    signal.throwIfAborted();
+    return new CacheImports(loaded.filter((cache) => cache !== undefined));
+  }
+
+  /**
+   * Returns a record of what another build has made of a step, when its layers have been brought in; undefined: none
+   * has, or its layers cannot be had. The step then runs.
+   */
+  async find(work: StepWork, key: string): Promise<HeldRecord | undefined> {
+    for (const cache of this.caches) {
+      const step = cache.find(key);
+      if (step === undefined) continue;
+      try {
+        return await bringIn(work, key, step);
+      } catch (error) {
+        if (work.signal.aborted) throw error;
+        work.tools.deps.log.warn({ err: error, step: work.step.name }, 'the layers of an imported cache are not used');
+      }
+    }
+    return undefined;
+  }
+}
+
+async function loadSource(
+  { attributes }: CacheSource,
+  { deps, request }: SolveTools,
+  vertices: Vertices,
+  signal: AbortSignal,
+): Promise<RemoteCache | undefined> {
+  const written = attributes.get('ref') ?? '';
+  if (written === '') throw internal('registry cache importer requires ref');
+  const reference = withDefaultTag(parseReference(written));
+  const name = canonicalString(reference);
+  const load = async (): Promise<RemoteCache> => {
+    const own = await deps.remoteCaches.ofImage(name);
+    if (own !== undefined) return own;
+    const credentials = await request.credentials(reference.domain);
+    return deps.remoteCaches.ofRegistry(reference, credentials, signal).catch((error: unknown) => {
+      const isMissing = isEngineError(error) && factsOf(error).status === 404;
+      const told = isMissing ? notFound(`${name}: not found`, { cause: error }) : error;
+      throw prefixed(told, 'failed to configure registry cache importer: ');
+    });
+  };
+  try {
+    return await vertices.during(`importing cache manifest from ${written}`, load);
+  } catch (error) {
+    if (isEngineError(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Layers that are new come from below, all at the same time. */
+async function bringIn({ tools, step, parent, signal }: StepWork, key: string, found: RemoteStep): Promise<HeldRecord> {
+  const { layers, cache } = tools.deps;
+  const top = found.layers.at(-1);
+  const bring = async (layer: Digest): Promise<void> => {
+    if (layers.find(layer) !== undefined) return tools.layers.hold(layer);
+    await found.bring(layer, signal);
+    tools.layers.hold(layer);
+    await layers.release(layer);
+  };
+  const failed = (await Promise.allSettled(found.layers.map(bring))).find(({ status }) => status === 'rejected');
+  if (failed?.status === 'rejected') throw failed.reason;
+  const isEmpty = top === parent?.layer;
+  return cache.add({
+    key,
+    parents: parent?.records ?? [],
+    type: 'regular',
+    description: step.operation.description ?? step.name,
+    layer: top,
+    isEmpty,
+    sizeBytes: isEmpty || top === undefined ? 0 : (layers.find(top)?.sizeBytes ?? 0),
+  });
+}

@@ -1,0 +1,115 @@
+/** Caches that travel: what one engine has built, another one that knows nothing of it does not build again. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Buildx } from '../support/buildx.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { buildxPlugins } from '../support/dockerd.js';
+import { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { engined } from '../support/engined.js';
+import { callJson } from '../support/http.js';
+import { startRegistry, type TestRegistry } from '../support/registry.js';
+
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+const cleanup = new Cleanup();
+const directory = mkdtempSync(join(tmpdir(), 'cache-exchange-'));
+let registry: TestRegistry;
+let first: Engine;
+let second: Engine;
+let one: Buildx;
+let other: Buildx;
+let base: string;
+
+/** Each run makes other files, so an equal result has not been made again. */
+const RANDOM = 'od -An -tx1 -N16 /dev/urandom';
+
+before(async () => {
+  registry = await startRegistry();
+  cleanup.add(() => registry.stop());
+  const { engine, image } = await startEngineWithImage(cleanup);
+  first = engine;
+  second = await Engine.start(engined());
+  cleanup.add(() => second.close());
+  base = `${registry.host}/team/base:1`;
+  await dockerOk(first, ['tag', image, base]);
+  await dockerOk(first, ['push', base]);
+  one = new Buildx(join(directory, 'one'), first.host);
+  other = new Buildx(join(directory, 'other'), second.host);
+});
+after(async () => {
+  rmSync(directory, { recursive: true, force: true });
+  await cleanup.run();
+});
+
+function write(lines: readonly string[], files: Readonly<Record<string, string>> = {}): void {
+  for (const buildx of [one, other]) {
+    buildx.write('a/Dockerfile', [`FROM ${base}`, ...lines].join('\n'));
+    for (const [name, content] of Object.entries(files)) buildx.write(`a/${name}`, content);
+  }
+}
+
+/** Builds `a` and returns what was shown. */
+async function build(buildx: Buildx, ...args: readonly string[]): Promise<string> {
+  return (await buildx.ok(['build', ...args, '.'], { in: 'a' })).stderr;
+}
+
+/** Counts the steps after the first one that were not done. */
+function cached(shown: string): number {
+  const steps = shown.matchAll(/^#(\d+) \[ *\d+\/\d+\] (?!FROM)/gm);
+  return new Set([...steps].flatMap(([, id]) => (shown.includes(`\n#${id} CACHED\n`) ? [id] : []))).size;
+}
+
+async function layersOf(engine: Engine, name: string): Promise<readonly string[]> {
+  const path = `/images/${encodeURIComponent(name)}/json`;
+  const { RootFS } = await callJson<{ readonly RootFS: { readonly Layers: readonly string[] } }>(
+    engine.socketPath,
+    'GET',
+    path,
+  );
+  return RootFS.Layers;
+}
+
+describe('a cache that travels', { skip }, () => {
+  const steps = ['WORKDIR /w', 'COPY f .', `RUN ${RANDOM} > r`, 'RUN true'];
+
+  test('in an image that is pushed: nothing is built again, and a change builds what is after it', async () => {
+    write([...steps, 'CMD ["x"]'], { f: 'content' });
+    const name = `${registry.host}/team/inline:1`;
+    await build(one, '--cache-to', 'type=inline', '--push', '-t', name);
+    const again = await build(other, '--cache-from', name, '-t', 'inline:1');
+    assert.match(again, new RegExp(`importing cache manifest from ${name}\n`));
+    assert.equal(cached(again), 4, again);
+    const layers = await layersOf(first, name);
+    assert.deepEqual(await layersOf(second, 'inline:1'), layers);
+    write([...steps, `RUN ${RANDOM} > s`]);
+    await other.ok(['builder', 'prune', '--all', '--force']);
+    const changed = await build(other, '--cache-from', `type=registry,ref=${name}`, '-t', 'inline:2');
+    assert.equal(cached(changed), 4, changed);
+    assert.deepEqual((await layersOf(second, 'inline:2')).slice(0, layers.length), layers);
+    write(steps, { f: 'another content' });
+    const fresh = await build(other, '--cache-from', name, '--build-arg', 'BUILDKIT_INLINE_CACHE=1', '-t', 'inline:3');
+    assert.equal(cached(fresh), 1, 'only what is before the change');
+  });
+
+  test('in an image that is here, which the registry does not know', async () => {
+    // The build before has left it there.
+    await other.ok(['builder', 'prune', '--all', '--force']);
+    const again = await build(other, '--cache-from', 'inline:3', '-t', 'inline:4');
+    assert.equal(cached(again), 4, again);
+    assert.deepEqual(await layersOf(second, 'inline:4'), await layersOf(second, 'inline:3'));
+    const none = await build(other, '--cache-from', 'inline:3', '--no-cache', '-t', 'inline:5');
+    assert.equal(cached(none), 0);
+  });
+
+  test('a cache that cannot be had is told, and the build goes on', async () => {
+    write([`RUN ${RANDOM} > /r`]);
+    const missing = `${registry.host}/team/nothing:1`;
+    const shown = await build(other, '--cache-from', missing, '--cache-from', base, '-t', 'missing:1');
+    assert.match(shown, new RegExp(`importing cache manifest from ${missing}:$`, 'm'));
+    assert.match(shown, /ERROR: failed to configure registry cache importer: .*: not found$/m);
+  });
+});
