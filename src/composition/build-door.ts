@@ -54,6 +54,8 @@ export function composeBuildDoor(
     fetch: (order, signal) => openRemoteContext(sources, order, signal),
     pack: (directory) => archives.readDirectory(directory).tar,
     prepare: (...order) => ImageExport.prepare({ layers, pool: exportPool, tmpDir: temporary.tmpDir }, ...order),
+    layers,
+    pushCache: (...order) => pushes.pushCache(...order),
     push: (reference, credentials, signal) => pushImage(pushes, { reference, credentials }, signal),
   });
   return new BuildKitDoor({

@@ -36,6 +36,7 @@ export interface BuildRequest {
   readonly cacheFrom: readonly CacheSource[];
   /** The configuration of the image gets the cache of its own steps. */
   readonly inlineCache: boolean;
+  readonly cacheTo: readonly CacheExport[];
   readonly outputs: readonly BuildOutput[];
   /** Asked when a step that is not cached needs the secret. undefined: there is none with this name. */
   readonly secret: (id: string) => Promise<Buffer | undefined>;
@@ -95,6 +96,24 @@ export interface SshAgent {
 export interface CacheSource {
   readonly type: string;
   readonly attributes: ReadonlyMap<string, string>;
+}
+
+/** A place to which a build's steps go, for builds of other engines. */
+export interface CacheExport {
+  /** `min`: the steps whose layers the result has; `max`: all. */
+  readonly mode: 'min' | 'max';
+  /** Called after the outputs. The layers are held as long as it runs. */
+  readonly take: (steps: readonly CachedStep[]) => Promise<void>;
+}
+
+/** A step that another build need not do again. */
+export interface CachedStep {
+  /** sha256 in hex of all that it depends on. */
+  readonly key: string;
+  /** Chain IDs of its layers, the lowest first. */
+  readonly layers: readonly Digest[];
+  /** ms since 1970. */
+  readonly createdAt: number;
 }
 
 export type NamedContext =

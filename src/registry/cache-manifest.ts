@@ -1,7 +1,12 @@
-/** Finds the cache of a build in what a reference of a registry names: a manifest of a cache, or an image with one. */
+/** The manifests by which registries keep caches of builds. */
 import type { Digest } from '../ports/storage.js';
+import { digestOf } from './client.js';
+import { ociLayerType, type PushedBlob, type WrittenManifest } from './manifest-writer.js';
 
 export const CACHE_CONFIG_TYPE = 'application/vnd.buildkit.cacheconfig.v0';
+
+/** `image`: a manifest as images have it; `index`: the older form, which some registries refuse. */
+export type CacheManifestForm = 'image' | 'index';
 
 interface CacheConfigBlob {
   readonly digest: Digest;
@@ -21,6 +26,20 @@ export function cacheConfigOf(manifest: Buffer): CacheConfigBlob | undefined {
   }
   const manifests: readonly unknown[] = Array.isArray(value?.manifests) ? value.manifests : [];
   return [value?.config, ...manifests].map(descriptorOf).find((found) => found !== undefined);
+}
+
+/** Writes the manifest of a cache. @param layers in the order in which the document names them. */
+export function cacheManifest(form: CacheManifestForm, config: Buffer, layers: readonly PushedBlob[]): WrittenManifest {
+  const described = { mediaType: CACHE_CONFIG_TYPE, digest: digestOf(config), size: config.length };
+  const blobs = layers.map(({ digest, sizeBytes, mediaType }) => ({
+    mediaType: ociLayerType(mediaType),
+    digest,
+    size: sizeBytes,
+  }));
+  const mediaType = `application/vnd.oci.image.${form === 'image' ? 'manifest' : 'index'}.v1+json`;
+  const content = form === 'image' ? { config: described, layers: blobs } : { manifests: [...blobs, described] };
+  const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, ...content }));
+  return { bytes, digest: digestOf(bytes), mediaType };
 }
 
 function descriptorOf(value: unknown): CacheConfigBlob | undefined {

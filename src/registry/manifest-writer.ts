@@ -48,6 +48,11 @@ function compressionOf(mediaType: string): LayerCompression {
   return /[.+]gzip$/.test(mediaType) ? 'gzip' : 'none';
 }
 
+/** Returns OCI's type of a layer with the same compression. */
+export function ociLayerType(mediaType: string): string {
+  return TYPES.oci.layer[compressionOf(mediaType)];
+}
+
 /** Returns the format that suits the blobs: OCI if some came from there, because only OCI knows zstd. */
 export function formatFor(layers: readonly PushedBlob[]): ManifestFormat {
   return layers.some(

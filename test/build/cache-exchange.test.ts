@@ -59,7 +59,7 @@ async function build(buildx: Buildx, ...args: readonly string[]): Promise<string
 
 /** Counts the steps after the first one that were not done. */
 function cached(shown: string): number {
-  const steps = shown.matchAll(/^#(\d+) \[ *\d+\/\d+\] (?!FROM)/gm);
+  const steps = shown.matchAll(/^#(\d+) \[[^\]]*\d+\/\d+\] (?!FROM)/gm);
   return new Set([...steps].flatMap(([, id]) => (shown.includes(`\n#${id} CACHED\n`) ? [id] : []))).size;
 }
 
@@ -103,6 +103,36 @@ describe('a cache that travels', { skip }, () => {
     assert.deepEqual(await layersOf(second, 'inline:4'), await layersOf(second, 'inline:3'));
     const none = await build(other, '--cache-from', 'inline:3', '--no-cache', '-t', 'inline:5');
     assert.equal(cached(none), 0);
+  });
+
+  test('to a registry: with mode=max the steps of other stages, too, in both forms of manifests', async () => {
+    const stages = [`RUN ${RANDOM} > /r`, 'RUN cp /r /s', `FROM ${base}`, 'COPY --from=built /s /t'];
+    for (const form of ['', ',image-manifest=false']) {
+      const ref = `${registry.host}/team/max:${form.length}`;
+      for (const buildx of [one, other])
+        buildx.write(
+          'a/Dockerfile',
+          [`FROM ${base} ${stages[0]}`, `ENV FORM="${form}"`, ...stages.slice(1)].join('\n'),
+        );
+      const shown = await build(one, '--cache-to', `type=registry,mode=max,ref=${ref}${form}`, '-t', 'max:1');
+      assert.match(shown, /exporting cache to registry\n/);
+      assert.match(shown, /writing cache image manifest sha256:[0-9a-f]{64} [\d.s ]*done/);
+      const again = await build(other, '--cache-from', `type=registry,ref=${ref}`, '-t', 'max:1');
+      assert.equal(cached(again), 3, again);
+      assert.deepEqual(await layersOf(second, 'max:1'), await layersOf(first, 'max:1'));
+    }
+  });
+
+  test('to a registry with mode=min; what cannot be written fails the build, or is only told', async () => {
+    const ref = `${registry.host}/team/min:1`;
+    write(steps, { f: 'of min' });
+    await build(one, '--cache-to', `type=registry,ref=${ref}`, '-o', 'type=cacheonly');
+    assert.equal(cached(await build(other, '--cache-from', ref)), 4);
+    const nowhere = 'type=registry,ref=127.0.0.1:1/no:1';
+    const failed = await one.run(['build', '--cache-to', nowhere, '.'], { in: 'a' });
+    assert.notEqual(failed.status, 0);
+    assert.match(failed.stderr, /exporting cache to registry:$/m);
+    assert.match(await build(one, '--cache-to', `${nowhere},ignore-error=true`), /exporting cache to registry:$/m);
   });
 
   test('a cache that cannot be had is told, and the build goes on', async () => {

@@ -128,6 +128,8 @@ const door = new BuildKitDoor({
     grantable: ['network.host'],
     prepare: () => Promise.reject(internal('there are no layers')),
     push: () => Promise.reject(internal('there is no registry')),
+    layers: { find: () => undefined },
+    pushCache: () => Promise.reject(internal('there is no registry')),
     configs: { find: () => Promise.reject(internal('there are no images')) },
     host: { os: 'linux', architecture: 'amd64' },
     unpack: () => Promise.reject(new Error('no archives here')),

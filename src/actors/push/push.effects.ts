@@ -136,37 +136,47 @@ export class PushWork {
     const chain = chainOf(diffIds);
     const layers = diffIds.map((diffId, index): LayerToPush => ({ diffId, chainId: chain[index] ?? diffId }));
     const slots = new Slots(this.#deps.maxConcurrentUploads());
-    // One failed layer ends the others of this push.
-    const abort = new AbortController();
-    const either = AbortSignal.any([signal, abort.signal]);
-    let failure: unknown;
-    const blobs = new Map<number, PushedBlob>();
-    const one = async (layer: LayerToPush, index: number): Promise<void> => {
+    const one = async (layer: LayerToPush, either: AbortSignal): Promise<PushedBlob> => {
       const id = layer.diffId.slice(7, 19);
       const total = this.#deps.layers.find(layer.chainId)?.sizeBytes ?? 0;
       const state = (status: string): void => board.publish(id, status, { kind: 'state', status, id });
       const free = await slots.take(either, () => state('Waiting'));
       try {
-        blobs.set(index, await this.#uploadOnce(layer, target, (view) => showUpload(board, id, total, view), either));
+        return await this.#uploadOnce(layer, target, (view) => showUpload(board, id, total, view), either);
       } finally {
         free();
       }
     };
     for (const { diffId } of layers.toReversed())
       board.publish(diffId.slice(7, 19), 'Preparing', { kind: 'state', status: 'Preparing', id: diffId.slice(7, 19) });
-    await Promise.all(
-      layers
-        .map((layer, index) => ({ layer, index }))
-        .toReversed()
-        .map(({ layer, index }) =>
-          one(layer, index).catch((error: unknown) => {
-            failure ??= error;
-            abort.abort(cancelled('another layer of the image failed'));
-          }),
-        ),
+    // The topmost layer, which is the newest, goes first.
+    const top = await untilOneFails(signal, (either) => layers.toReversed().map((layer) => one(layer, either)));
+    return top.toReversed();
+  }
+
+  /** Returns the way to a registry for what this object uploads. */
+  reach(domain: string, credentials: Credentials | undefined): Promise<RegistryAccess> {
+    return this.#deps.accessTo(domain, credentials);
+  }
+
+  /** Uploads layers, so many at a time as the configuration says. Resolves with their blobs, in the same order. */
+  uploadAll(
+    layers: readonly LayerToPush[],
+    target: UploadTarget,
+    signal: AbortSignal,
+    show: (layer: LayerToPush, view: UploadView) => void,
+  ): Promise<readonly PushedBlob[]> {
+    const slots = new Slots(this.#deps.maxConcurrentUploads());
+    return untilOneFails(signal, (either) =>
+      layers.map(async (layer) => {
+        const free = await slots.take(either);
+        try {
+          return await this.#uploadOnce(layer, target, (view) => show(layer, view), either);
+        } finally {
+          free();
+        }
+      }),
     );
-    if (failure !== undefined) throw signal.aborted ? signal.reason : failure;
-    return [...blobs].sort(([a], [b]) => a - b).map(([, blob]) => blob);
   }
 
   async #uploadOnce(
@@ -185,7 +195,28 @@ export class PushWork {
   }
 }
 
-async function pushConfig(
+/** Waits for all; one that fails ends the others. Rejects with what it failed for, or with the signal's reason. */
+async function untilOneFails<T>(
+  signal: AbortSignal,
+  begin: (either: AbortSignal) => readonly Promise<T>[],
+): Promise<readonly T[]> {
+  const abort = new AbortController();
+  let failure: unknown;
+  const done: T[] = [];
+  const settle = async (upload: Promise<T>, index: number): Promise<void> => {
+    try {
+      done[index] = await upload;
+    } catch (error) {
+      failure ??= error;
+      abort.abort(cancelled('another layer of the image failed'));
+    }
+  };
+  await Promise.all(begin(AbortSignal.any([signal, abort.signal])).map(settle));
+  if (failure !== undefined) throw signal.aborted ? signal.reason : failure;
+  return done;
+}
+
+export async function pushConfig(
   { access, path }: UploadTarget,
   id: Digest,
   config: Buffer,

@@ -3,10 +3,12 @@ import { createHash } from 'node:crypto';
 import { messageOf } from '../../errors/engine-error.js';
 import type { ProgressEncoders, ProgressFact } from '../../ports/progress.js';
 import { canonicalName, canonicalString } from '../../images/reference.js';
+import type { Digest } from '../../ports/storage.js';
 import { credentialsKey } from '../../registry/credentials.js';
 import type { ActorSummary } from '../kit/describe.js';
 import { type JobRun, SharedJobs } from '../kit/shared-jobs.js';
 import { ProgressBoard } from '../pull/progress-board.js';
+import { type CachePush, pushCache } from './push-cache.js';
 import type { PushWork } from './push.effects.js';
 import type { PushRequest } from './push-request.js';
 
@@ -31,6 +33,11 @@ export class Pushes {
   async push(request: PushRequest, signal: AbortSignal): Promise<AsyncIterableIterator<string>> {
     const { result, leave } = await this.#jobs.join(jobKey(request), request, signal);
     return result.read(leave);
+  }
+
+  /** Pushes the cache of a build, of which the build itself tells. Resolves with the digest of the manifest. */
+  pushCache(push: CachePush, signal: AbortSignal): Promise<Digest> {
+    return pushCache(this.#work, push, signal);
   }
 
   describe(): readonly ActorSummary[] {

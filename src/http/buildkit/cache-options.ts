@@ -1,11 +1,10 @@
 /** Reads which caches a client wants a build to use and to make. */
 import { parseBool } from '../../build/dockerfile/go-values.js';
-import { internal, invalid } from '../../errors/engine-error.js';
+import { invalid } from '../../errors/engine-error.js';
 import type { CacheSource } from '../../ports/build.js';
 import { readCsv } from './frontend-attrs.js';
 import type { OrderedBuild } from './ordered-build.js';
 
-const KINDS: ReadonlySet<string> = new Set(['inline']);
 /** More than anybody names; each one costs requests. */
 const MAX_SOURCES = 64;
 
@@ -26,12 +25,10 @@ export function cacheSources({ job, order }: OrderedBuild): CacheSource[] {
   return [...byText.values()];
 }
 
-/** True when the image is to have the cache in its configuration. @throws EngineError for other kinds of caches. */
+/** True when the image is to have the cache in its configuration. */
 export function wantsInlineCache({ job, attrs }: OrderedBuild): boolean {
-  const exports = job.request.cache?.exports ?? [];
-  const other = exports.find(({ type }) => !KINDS.has(type));
-  if (other !== undefined) throw internal(`unknown cache exporter: ${JSON.stringify(other.type)}`);
-  return exports.length > 0 || parseBool(attrs.buildArgs.get('BUILDKIT_INLINE_CACHE') ?? '') === true;
+  const isAsked = job.request.cache?.exports.some(({ type }) => type === 'inline') === true;
+  return isAsked || parseBool(attrs.buildArgs.get('BUILDKIT_INLINE_CACHE') ?? '') === true;
 }
 
 function source(type: string, attrs: Readonly<Record<string, string>>): CacheSource {

@@ -17,6 +17,7 @@ import { goJson } from '../../text/go-json.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
 import type { ContextCache } from './context-cache.js';
+import { cacheExports, type CacheExportParts } from './cache-exports.js';
 import { cacheSources, wantsInlineCache } from './cache-options.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
 import { imageLookUp } from './image-look-up.js';
@@ -42,7 +43,7 @@ const KNOWN_CAPS = new Set([
   'moby.buildkit.frontend.gitquerystring',
 ]);
 
-export interface SolverParts extends ContextParts, ExporterParts {
+export interface SolverParts extends ContextParts, ExporterParts, CacheExportParts {
   readonly engine: BuildEngine;
   readonly sessions: Sessions;
   readonly contexts: ContextCache;
@@ -155,6 +156,7 @@ export class EngineSolver implements Solver {
       },
       cacheFrom: cacheSources(build),
       inlineCache: wantsInlineCache(build),
+      cacheTo: cacheExports(build, this.#parts),
       outputs: outputsOf(build, this.#parts),
       secret: async (id) => secret(await build.session(), id, signal),
       sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),

@@ -169,6 +169,7 @@ function optionsOf(x: Exchange): Options {
     },
     cacheFrom: cacheSources(query.text('cachefrom')),
     inlineCache: false,
+    cacheTo: [],
     outputs: [{ kind: 'image', names: namesOf(query.all('t')) }],
     secret: () => Promise.resolve(undefined),
     sshAgent: () => Promise.reject(forbidden('no agent')),

@@ -6,6 +6,7 @@ import type { CacheSource } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import { factsOf } from '../../../registry/failure.js';
 import type { RemoteCache, RemoteStep } from '../remote-caches.js';
+import type { StepKeys } from './cache-keys.js';
 import { prefixed } from './failure.js';
 import type { StepWork } from './step.js';
 import type { SolveTools } from './tools.js';
@@ -28,12 +29,12 @@ export class CacheImports {
    * Returns a record of what another build has made of a step, when its layers have been brought in; undefined: none
    * has, or its layers cannot be had. The step then runs.
    */
-  async find(work: StepWork, key: string): Promise<HeldRecord | undefined> {
+  async find(work: StepWork, keys: StepKeys): Promise<HeldRecord | undefined> {
     for (const cache of this.caches) {
-      const step = cache.find(key);
+      const step = cache.find(keys.portable);
       if (step === undefined) continue;
       try {
-        return await bringIn(work, key, step);
+        return await bringIn(work, keys.own, step);
       } catch (error) {
         if (work.signal.aborted) throw error;
         work.tools.deps.log.warn({ err: error, step: work.step.name }, 'the layers of an imported cache are not used');

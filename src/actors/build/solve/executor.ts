@@ -3,7 +3,7 @@ import { EngineError } from '../../../errors/engine-error.js';
 import type { HeldRecord } from '../../../ports/build-cache.js';
 import type { Digest } from '../../../ports/storage.js';
 import type { CacheImports } from './cache-imports.js';
-import { passingKey, stepKey } from './cache-keys.js';
+import { freshKey, passingKey, type StepKeys, stepKeys } from './cache-keys.js';
 import { blamed } from './failure.js';
 import type { PlannedStep, StepWork } from './step.js';
 import type { StepResult } from './step-result.js';
@@ -13,7 +13,7 @@ import type { Vertices } from './vertices.js';
 export type LookUp =
   | { readonly kind: 'found'; readonly result: StepResult }
   /** It must run. Nobody else does the same until `release` is called. */
-  | { readonly kind: 'missed'; readonly key: string | undefined; readonly release: () => void };
+  | { readonly kind: 'missed'; readonly keys: StepKeys | undefined; readonly release: () => void };
 
 const nothing = (): void => undefined;
 
@@ -37,15 +37,15 @@ export class StepExecutor {
   async lookUp(work: StepWork): Promise<LookUp> {
     const { tools, step, signal } = work;
     return this.#blaming(work, async () => {
-      const key = await stepKey(work);
+      const keys = await stepKeys(work);
       signal.throwIfAborted();
-      if (key === undefined) return { kind: 'missed', key, release: nothing };
-      const release = await tools.deps.claims.take(key, signal);
+      if (keys === undefined) return { kind: 'missed', keys, release: nothing };
+      const release = await tools.deps.claims.take(keys.own, signal);
       try {
-        const record = step.isFresh ? undefined : await this.#find(work, key);
-        if (record === undefined) return { kind: 'missed', key, release };
+        const record = step.isFresh ? undefined : await this.#find(work, keys);
+        if (record === undefined) return { kind: 'missed', keys, release };
         release();
-        return { kind: 'found', result: this.#resultOf(work, record, true) };
+        return { kind: 'found', result: this.#resultOf(work, record, keys.portable, true) };
       } catch (error) {
         release();
         throw error;
@@ -59,17 +59,21 @@ export class StepExecutor {
   }
 
   /** @throws EngineError with the step and its lines to blame. */
-  async perform(work: StepWork, key: string | undefined): Promise<StepResult> {
+  async perform(work: StepWork, keys: StepKeys | undefined): Promise<StepResult> {
     return this.#blaming(work, async () => {
-      const { layer, files } = await work.step.operation.perform(work);
-      if (key !== undefined) return this.#resultOf(work, await this.#keep(work, key, layer), false);
-      const createdAt = Date.now();
-      return { layer, files, key: passingKey(work.step.digest), records: [], createdAt, isCached: false };
+      const { step } = work;
+      const { layer, files } = await step.operation.perform(work);
+      if (keys !== undefined) {
+        const portable = step.isFresh ? freshKey(layer) : keys.portable;
+        return this.#resultOf(work, await this.#keep(work, keys.own, layer), portable, false);
+      }
+      const key = passingKey(step.digest);
+      return { layer, files, key, portable: key, records: [], createdAt: Date.now(), isCached: false };
     });
   }
 
-  async #find(work: StepWork, key: string): Promise<HeldRecord | undefined> {
-    return (await work.tools.deps.cache.find(key)) ?? this.imports().find(work, key);
+  async #find(work: StepWork, keys: StepKeys): Promise<HeldRecord | undefined> {
+    return (await work.tools.deps.cache.find(keys.own)) ?? this.imports().find(work, keys);
   }
 
   #keep({ tools, step, parent }: StepWork, key: string, layer: Digest | undefined): Promise<HeldRecord> {
@@ -86,10 +90,10 @@ export class StepExecutor {
     });
   }
 
-  #resultOf({ tools }: StepWork, record: HeldRecord, isCached: boolean): StepResult {
+  #resultOf({ tools }: StepWork, record: HeldRecord, portable: string, isCached: boolean): StepResult {
     tools.hold(record);
     const { layer, key, id, createdAt } = record;
-    return { layer, files: undefined, key, records: [id], createdAt, isCached };
+    return { layer, files: undefined, key, portable, records: [id], createdAt, isCached };
   }
 
   async #blaming<T>({ step, signal }: StepWork, action: () => Promise<T>): Promise<T> {

@@ -5,7 +5,7 @@ import type { ImageConfigDocument, ImageHistory } from '../../../ports/images.js
 import type { Digest, LayerStore } from '../../../ports/storage.js';
 import { goTime } from '../../../text/go-quote.js';
 import { dataLoss } from '../../../errors/engine-error.js';
-import { inlineCache } from './inline-cache.js';
+import { cachedSteps, inlineCache } from './cached-steps.js';
 import type { Schedule } from './schedule.js';
 import type { PlannedHistory, StagePlan } from './stage-plan.js';
 
@@ -19,19 +19,20 @@ export function imageConfig(
   topLayer: Digest | undefined,
   request: BuildRequest,
 ): ImageConfigDocument {
-  const history = withTimes(planned, schedule, epochOf(request));
+  const epoch = epochOf(request);
+  const history = withTimes(planned, schedule, epoch);
   const { config, author, architecture, os, variant } = state;
-  const diffIds = diffIdsOf(layers, topLayer);
+  const own = { mode: 'min', top: topLayer, ...(epoch !== undefined && { epoch }) } as const;
   const created = history.findLast((entry) => entry.created !== undefined)?.created;
   return {
     architecture,
     ...(author === '' ? {} : { author }),
     config: inOrder(config),
-    created: created ?? goTime(epochOf(request) ?? Date.now()),
+    created: created ?? goTime(epoch ?? Date.now()),
     history,
-    ...(request.inlineCache && { [INLINE_CACHE]: inlineCache(schedule, diffIds, epochOf(request)) }),
+    ...(request.inlineCache && { [INLINE_CACHE]: inlineCache(cachedSteps(schedule, layers, own)) }),
     os,
-    rootfs: { type: 'layers', diff_ids: diffIds },
+    rootfs: { type: 'layers', diff_ids: diffIdsOf(layers, topLayer) },
     ...(variant === undefined || variant === '' ? {} : { variant }),
   };
 }
@@ -46,7 +47,7 @@ export function configBytes(config: ImageConfigDocument): Buffer {
 }
 
 /** Returns the time that `SOURCE_DATE_EPOCH` gives everything, in ms; undefined: times are the real ones. */
-function epochOf({ buildArgs }: BuildRequest): number | undefined {
+export function epochOf({ buildArgs }: BuildRequest): number | undefined {
   const text = buildArgs.get('SOURCE_DATE_EPOCH');
   return text !== undefined && /^\d{1,12}$/.test(text) ? Number(text) * MS : undefined;
 }

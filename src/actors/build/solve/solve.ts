@@ -3,8 +3,9 @@ import type { BuildRequest, BuildResult } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import { exportResult } from './exports.js';
 import { CacheImports } from './cache-imports.js';
+import { cachedSteps } from './cached-steps.js';
 import { StepExecutor } from './executor.js';
-import { imageConfig } from './image-config.js';
+import { epochOf, imageConfig } from './image-config.js';
 import { type BuildPlan, Planner } from './planner.js';
 import { Schedule } from './schedule.js';
 import type { StepResult } from './step-result.js';
@@ -94,7 +95,17 @@ export class Solve {
     const config = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
     const result = { platform, config, topLayer };
     const imageId = await exportResult(this.#tools, this.#vertices, result, this.#signal);
+    await this.#exportCaches(schedule, topLayer);
     return { platforms: [result], imageId, unusedArgs, release: this.#held(topLayer) };
+  }
+
+  async #exportCaches(schedule: Schedule, top: Digest | undefined): Promise<void> {
+    const { request } = this.#tools;
+    const epoch = epochOf(request);
+    for (const { mode, take } of request.cacheTo) {
+      this.#signal.throwIfAborted();
+      await take(cachedSteps(schedule, this.deps.layers, { mode, top, ...(epoch !== undefined && { epoch }) }));
+    }
   }
 
   /** Holds the files of the result beyond the end of the build. */

@@ -20,6 +20,8 @@ export interface StepResult {
   readonly files: SourceFiles | undefined;
   /** Stands for the result in the keys of later steps. */
   readonly key: string;
+  /** Does the same in caches that travel. */
+  readonly portable: string;
   /** IDs of its records in the cache. */
   readonly records: readonly string[];
   /** ms since 1970. */

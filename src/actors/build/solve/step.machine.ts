@@ -36,7 +36,7 @@ export const stepMachine = setup({
     lookUp: effect<LookUp, StepInput>(({ executor, work }) => executor.lookUp(work)),
     queue: effect<() => void, StepInput>(({ executor, work }) => executor.queue(work)),
     perform: effect<StepResult, { context: Context }>(({ context: { executor, work, missed } }) =>
-      executor.perform(work, missed?.key),
+      executor.perform(work, missed?.keys),
     ),
   },
   guards: {
