@@ -12,7 +12,7 @@ import { cli } from './save-load.js';
 const PERCENTILE = /^nodejs_eventloop_lag_p99_seconds (\S+)$/m;
 
 /** Milliseconds; each reading begins a new count. */
-async function delaySince(url: string): Promise<number> {
+export async function delaySince(url: string): Promise<number> {
   const text = await (await fetch(url)).text();
   return Number(PERCENTILE.exec(text)?.[1]) * 1000;
 }

@@ -19,6 +19,7 @@ import { startRegistry, type TestRegistry } from '../test/support/registry.js';
 import { dockerOk } from '../test/support/cli.js';
 import { copy } from './copy.js';
 import { ensureBigImage } from './big-image.js';
+import { buildDelays, buildTimes } from './build.js';
 import { burst } from './burst.js';
 import { clients } from './clients.js';
 import { eventLoop } from './event-loop.js';
@@ -58,6 +59,8 @@ const MEASURES: readonly Measure[] = [
   pullReaders,
   pushBigImage,
   saveLoad,
+  buildTimes,
+  buildDelays,
   eventLoop,
   logs,
   logFollow,

@@ -77,7 +77,7 @@ function downloadFromSuite(suite, name, directory) {
 }
 
 /** The unmodified docker CLI, compose and buildx. Tests run the same ones everywhere, whatever is on PATH. */
-function ensureCli() {
+export function ensureCli() {
   for (const name of ['docker-cli', 'docker-compose', 'docker-buildx'])
     unpack(name, (directory) => downloadFromSuite(CLI_SUITE, name, directory));
 }

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { docker, dockerOk } from '../support/cli.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -115,6 +115,40 @@ describe('docker build', { skip }, () => {
     );
     await buildx.ok(['compose', 'build'], { in: 'd' });
     assert.equal(await dockerOk(engine, ['run', '--rm', 'shop-two', 'cat', '/f']), 'composed');
+  });
+
+  test('compose watches files: what it copies, and what it builds again', async () => {
+    buildx.write('w/Dockerfile', `FROM ${image}\nCOPY built /built\n`);
+    buildx.write('w/built', 'old');
+    buildx.write('w/live/f', 'old');
+    buildx.write(
+      'w/compose.yaml',
+      `name: watched
+services:
+  web:
+    build: {context: .}
+    command: sleep 1000
+    stop_grace_period: 0s
+    develop:
+      watch:
+        - {action: sync, path: live, target: /live}
+        - {action: rebuild, path: built}
+`,
+    );
+    const watch = buildx.start(['compose', 'up', '--build', '--watch'], { in: 'w' });
+    const inside = async (path: string): Promise<string> => (await docker(engine, ['exec', name, 'cat', path])).stdout;
+    const name = 'watched-web-1';
+    try {
+      await watch.said(/Watch enabled/);
+      buildx.write('w/live/f', 'copied');
+      await waitFor('the copy', async () => (await inside('/live/f')) === 'copied');
+      buildx.write('w/built', 'new');
+      await waitFor('the build', async () => (await inside('/built')) === 'new');
+    } finally {
+      watch.kill('SIGINT');
+      await watch.ended;
+      await buildx.ok(['compose', 'down', '-t', '0', '--rmi', 'local'], { in: 'w' });
+    }
   });
 
   test('a client that gives up ends its build', async () => {

@@ -1,6 +1,5 @@
 /** The unmodified buildx at the door of builds. A stand-in builds: it asks for all that a client may be asked for. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import {
   mkdirSync,
   mkdtempSync,
@@ -83,8 +82,12 @@ async function askForAll({ secret, sshAgent, credentials, outputs }: BuildReques
   const agent = await sshAgent('default');
   const connection = connect(agent.socketPath);
   connection.write(LIST_KEYS);
-  const [answer] = (await once(connection, 'data')) as [Buffer];
-  connection.destroy();
+  // The client writes the length and the rest one after the other, and a stream has no borders.
+  let answer = Buffer.alloc(0);
+  for await (const piece of connection as AsyncIterable<Buffer>) {
+    answer = Buffer.concat([answer, piece]);
+    if (answer.length >= NO_KEYS.length) break;
+  }
   learned = [
     String(await secret('s')),
     String(await secret('absent')),
@@ -215,7 +218,13 @@ test('buildx lists, builds, keeps what has not changed, and shows errors and his
 test('a client gives secrets, logins and agents, and gets files', { skip }, async () => {
   const agent = createServer((connection) => {
     // The client looks whether somebody answers, too.
-    connection.on('error', () => undefined).on('data', () => connection.write(NO_KEYS));
+    let asked = 0;
+    connection
+      .on('error', () => undefined)
+      .on('data', (piece) => {
+        asked += piece.length;
+        if (asked % LIST_KEYS.length === 0) connection.write(NO_KEYS);
+      });
   });
   const socket = join(directory, 'agent.sock');
   await new Promise<void>((resolve) => agent.listen(socket, resolve));

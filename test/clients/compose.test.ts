@@ -1,7 +1,7 @@
 /** A compose project with the unmodified docker-compose of Debian: networks, names, scaling, recreation. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -141,4 +141,22 @@ test('a project of three services comes up, is scaled, recreated and taken down'
   await compose('down', '-t', '0');
   assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
   assert.equal(await dockerOk(engine, ['network', 'ls', '--filter', 'type=custom', '-q']), '');
+});
+
+test('a service is built with arguments, up to a target, and again when a file changes', async () => {
+  mkdirSync(join(directory, 'built'));
+  const file = (name: string, content: string): void => writeFileSync(join(directory, 'built', name), content);
+  file('Dockerfile', `FROM ${image} AS base\nARG WHO\nCOPY f /f\nRUN echo "$WHO" >> /f\nFROM base\nRUN exit 1\n`);
+  file('.dockerignore', 'left-out\n');
+  const service = `{build: {context: built, target: base, args: {WHO: you}, labels: {made: here}}, command: cat /f}`;
+  writeFileSync(join(directory, 'docker-compose.yml'), `version: '2.4'\nservices:\n  made: ${service}\n`);
+  for (const content of ['first for ', 'second for ']) {
+    file('f', content);
+    assert.match(await compose('up', '--build', '--no-color'), new RegExp(`${content}you\n`));
+  }
+  assert.match(await compose('build'), /Using cache/);
+  const label = '{{.Config.Labels.made}}';
+  assert.equal(await dockerOk(engine, ['image', 'inspect', '-f', label, 'shop_made']), 'here');
+  await compose('down', '-t', '0', '--rmi', 'local');
+  assert.equal(await dockerOk(engine, ['images', '-q', 'shop_made']), '');
 });

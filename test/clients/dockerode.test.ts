@@ -1,6 +1,9 @@
 /** dockerode, unmodified: the client library under most Node programs that use the API. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
@@ -24,14 +27,27 @@ before(async () => {
   docker = new Docker({ socketPath: engine.socketPath });
   image = registry.reference;
   const progress = await docker.pull(image);
-  const messages = await new Promise<{ status?: string }[]>((resolve, reject) =>
-    docker.modem.followProgress(progress, (error: Error | null, output: { status?: string }[]) =>
-      error ? reject(error) : resolve(output),
-    ),
-  );
+  const messages = await followed(progress);
   assert.match(messages.at(-1)?.status ?? '', /^Status: Downloaded newer image for /);
 });
 after(() => cleanup.run());
+
+interface ProgressMessage {
+  readonly status?: string;
+  readonly stream?: string;
+  readonly aux?: { readonly ID?: string };
+  readonly error?: string;
+  readonly errorDetail?: { readonly code?: number };
+}
+
+/** Resolves with all messages at the end. */
+function followed(progress: NodeJS.ReadableStream): Promise<ProgressMessage[]> {
+  return new Promise((resolve, reject) =>
+    docker.modem.followProgress(progress, (error: Error | null, messages: ProgressMessage[]) =>
+      error ? reject(error) : resolve(messages),
+    ),
+  );
+}
 
 async function removed(container: Docker.Container): Promise<void> {
   await container.remove({ force: true, v: true });
@@ -195,6 +211,39 @@ test('images: tag, inspect, history, save and load, removal', async () => {
   assert.match(output, /Loaded image: dockerode\/copy:1/);
   assert.equal((await docker.getImage('dockerode/copy:1').inspect()).Id, Id);
   await docker.getImage('dockerode/copy:1').remove();
+});
+
+test('builds an image of a tar or of files, and hears of each step, its end and its failure', async () => {
+  const dockerfile = `FROM ${image}\nARG WHO\nCOPY f /f\nRUN echo "$WHO" >> /f\nCMD ["cat", "/f"]\n`;
+  const context = pack();
+  context.entry({ name: 'Dockerfile' }, dockerfile);
+  context.entry({ name: 'f' }, 'a file, and ');
+  context.finalize();
+  const options = { t: 'dockerode/built', buildargs: { WHO: 'an argument' }, labels: { of: 'dockerode' } };
+  const messages = await followed(await docker.buildImage(context as unknown as NodeJS.ReadableStream, options));
+  const [aux, second] = messages.flatMap((message) => message.aux?.ID ?? []);
+  const built = await docker.getImage('dockerode/built').inspect();
+  assert.deepEqual([built.Id, second, built.Config.Labels?.['of']], [aux, undefined, 'dockerode']);
+  assert.equal(messages.at(-1)?.stream, 'Successfully tagged dockerode/built:latest\n');
+  const output = new PassThrough();
+  const [said] = await Promise.all([text(output), docker.run('dockerode/built', [], output)]);
+  assert.match(said, /a file, and an argument/);
+
+  const directory = await mkdtemp(join(tmpdir(), 'dockerode-'));
+  try {
+    await writeFile(join(directory, 'other.Dockerfile'), `FROM ${image}\nCOPY . /all\nRUN ls /all | wc -l; exit 3\n`);
+    await writeFile(join(directory, 'f'), '');
+    await writeFile(join(directory, 'not-named'), '');
+    const files = { context: directory, src: ['other.Dockerfile', 'f'] };
+    const progress = await docker.buildImage(files, { dockerfile: 'other.Dockerfile', forcerm: true });
+    const failure = (await followed(progress)).at(-1);
+    assert.match(failure?.error ?? '', /The command '.*exit 3' returned a non-zero code: 3/);
+    assert.equal(failure?.errorDetail?.code, 3);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+  await docker.pruneContainers();
+  await docker.getImage('dockerode/built').remove();
 });
 
 test('errors have the status and the message of the API', async () => {

@@ -149,3 +149,30 @@ test('logs are followed from the beginning, and bytes reach a published port', a
   assert.deepEqual((await logs).split('\n').filter(Boolean).sort(), ['first', 'second', 'third', 'through the port']);
   await container.stop();
 });
+
+test('an image is built of a Dockerfile, with arguments, a target and an ignore file', async () => {
+  const context = await mkdtemp(join(tmpdir(), 'testcontainers-'));
+  cleanup.add(() => rm(context, { recursive: true }));
+  const stages = ['COPY . /all', 'RUN echo "$WHO" > /who', 'FROM one', 'RUN exit 1'];
+  await writeFile(
+    join(context, 'own.Dockerfile'),
+    `FROM ${registry.reference} AS one\nARG WHO\n${stages.join('\n')}\n`,
+  );
+  await writeFile(join(context, '.dockerignore'), 'left-out\n');
+  await Promise.all(['kept', 'left-out'].map((name) => writeFile(join(context, name), '')));
+  const image = await library.GenericContainer.fromDockerfile(context, 'own.Dockerfile')
+    .withBuildArgs({ WHO: 'somebody' })
+    .withTarget('one')
+    .build('testcontainers/built', { deleteOnExit: false });
+  const container = await image
+    .withCommand(['sh', '-c', 'echo ready; exec sleep 1000'])
+    .withWaitStrategy(library.Wait.forLogMessage('ready'))
+    .start();
+  try {
+    const said = await container.exec(['sh', '-c', 'cat /who; ls /all']);
+    assert.deepEqual(said.output.trim().split('\n'), ['somebody', 'kept', 'own.Dockerfile']);
+  } finally {
+    await container.stop();
+  }
+  await callJson(engine.socketPath, 'DELETE', '/images/testcontainers/built:latest');
+});

@@ -3,7 +3,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { waitFor } from './wait.js';
 import { buildxPlugins, composePlugins, dockerCli } from './dockerd.js';
 
@@ -25,7 +24,7 @@ export interface BuildxOptions {
 
 export interface RunningBuildx {
   readonly ended: Promise<BuildxResult>;
-  /** Resolves when stderr, where progress is shown, has a match. */
+  /** Resolves when stderr, where progress is shown, or stdout has a match. */
   said(pattern: RegExp): Promise<unknown>;
   kill(signal: NodeJS.Signals): void;
 }
@@ -67,20 +66,17 @@ export class Buildx {
     });
     child.stdin.on('error', () => undefined);
     child.stdin.end(options.input);
-    let shown = '';
-    child.stderr.setEncoding('utf8').on('data', (piece: string) => (shown += piece));
-    const ended = Promise.all([text(child.stdout), once(child, 'close')]).then(([stdout]) => ({
-      status: child.exitCode,
-      stdout,
-      stderr: shown,
-    }));
+    let [stdout, stderr] = ['', ''];
+    child.stdout.setEncoding('utf8').on('data', (piece: string) => (stdout += piece));
+    child.stderr.setEncoding('utf8').on('data', (piece: string) => (stderr += piece));
+    const ended = once(child, 'close').then(() => ({ status: child.exitCode, stdout, stderr }));
     return {
       ended,
       kill: (signal) => void child.kill(signal),
       said: (pattern) =>
         waitFor(
-          () => `${pattern} in ${shown}`,
-          () => pattern.exec(shown) ?? undefined,
+          () => `${pattern} in ${stderr}${stdout}`,
+          () => pattern.exec(stderr) ?? pattern.exec(stdout) ?? undefined,
           PATIENCE_MS,
         ),
     };
