@@ -4,6 +4,7 @@ import type { ImageConfigs } from '../actors/build/image-configs.js';
 import { pushImage } from '../actors/push/push-image.js';
 import type { Pushes } from '../actors/push/pushes.js';
 import { ImageExport } from '../build/outputs/image-export.js';
+import { LayerBlobs } from '../build/outputs/layer-blobs.js';
 import type { GcRule } from '../build/cache/gc-rules.js';
 import { openRemoteContext } from '../build/sources/remote-context.js';
 import type { TarContexts } from '../build/tar-context.js';
@@ -42,6 +43,7 @@ export function composeBuildDoor(
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
+  const blobParts = { layers, pool: exportPool, tmpDir: temporary.tmpDir };
   const solver = new EngineSolver({
     engine: builds,
     sessions,
@@ -53,7 +55,8 @@ export function composeBuildDoor(
     unpack: (source) => contexts.unpack(source),
     fetch: (order, signal) => openRemoteContext(sources, order, signal),
     pack: (directory) => archives.readDirectory(directory).tar,
-    prepare: (...order) => ImageExport.prepare({ layers, pool: exportPool, tmpDir: temporary.tmpDir }, ...order),
+    prepare: (...order) => ImageExport.prepare(blobParts, ...order),
+    openBlobs: (form) => LayerBlobs.open(blobParts, form),
     layers,
     pushCache: (...order) => pushes.pushCache(...order),
     push: (reference, credentials, signal) => pushImage(pushes, { reference, credentials }, signal),

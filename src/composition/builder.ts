@@ -25,9 +25,9 @@ export interface Builder extends BuildCacheParts {
 }
 
 export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, transfers: Transfers): Builder {
-  const { pulls, pushes, exportPool } = transfers;
+  const { pulls, pushes, exportPool, transferPool } = transfers;
   const { replies, temporary } = base;
-  const { images, pool, emit } = drivers;
+  const { images, layers, pool, emit } = drivers;
   const { containers, ios } = lives;
   const cacheParts = composeBuildCache(base, drivers);
   const { cache, cacheGarbage, gcRules } = cacheParts;
@@ -40,7 +40,14 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     cache,
     sources,
     configs,
-    remoteCaches: new RemoteCaches({ images, sessions: pulls.sessions, transfers: pulls.transfers }),
+    remoteCaches: new RemoteCaches({
+      images,
+      layers,
+      sessions: pulls.sessions,
+      transfers: pulls.transfers,
+      pool: transferPool.pool,
+      tmpDir: temporary.tmpDir,
+    }),
     replies,
     images,
     containers,

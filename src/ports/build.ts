@@ -96,6 +96,14 @@ export interface SshAgent {
 export interface CacheSource {
   readonly type: string;
   readonly attributes: ReadonlyMap<string, string>;
+  /** Set for `local`: where the client has the cache. */
+  readonly content?: ContentSource;
+}
+
+/** Blobs of a client's. */
+export interface ContentSource {
+  /** Yields the bytes of a blob, which need not be those of its digest. @throws EngineError not-found */
+  read(digest: Digest, signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
 
 /** A place to which a build's steps go, for builds of other engines. */

@@ -1,6 +1,6 @@
 /** Caches that travel: what one engine has built, another one that knows nothing of it does not build again. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -109,11 +109,8 @@ describe('a cache that travels', { skip }, () => {
     const stages = [`RUN ${RANDOM} > /r`, 'RUN cp /r /s', `FROM ${base}`, 'COPY --from=built /s /t'];
     for (const form of ['', ',image-manifest=false']) {
       const ref = `${registry.host}/team/max:${form.length}`;
-      for (const buildx of [one, other])
-        buildx.write(
-          'a/Dockerfile',
-          [`FROM ${base} ${stages[0]}`, `ENV FORM="${form}"`, ...stages.slice(1)].join('\n'),
-        );
+      const dockerfile = [`FROM ${base} AS built`, `ENV FORM="${form}"`, ...stages].join('\n');
+      for (const buildx of [one, other]) buildx.write('a/Dockerfile', dockerfile);
       const shown = await build(one, '--cache-to', `type=registry,mode=max,ref=${ref}${form}`, '-t', 'max:1');
       assert.match(shown, /exporting cache to registry\n/);
       assert.match(shown, /writing cache image manifest sha256:[0-9a-f]{64} [\d.s ]*done/);
@@ -133,6 +130,28 @@ describe('a cache that travels', { skip }, () => {
     assert.notEqual(failed.status, 0);
     assert.match(failed.stderr, /exporting cache to registry:$/m);
     assert.match(await build(one, '--cache-to', `${nowhere},ignore-error=true`), /exporting cache to registry:$/m);
+  });
+
+  test('in a directory of the client, in each compression', async () => {
+    for (const form of ['', ',compression=uncompressed,image-manifest=false,mode=max']) {
+      write([`ENV FORM="${form}"`, `RUN ${RANDOM} > /r`, 'RUN head -c 3000000 /dev/urandom > /large']);
+      const at = join(directory, `local${form.length}`);
+      const shown = await build(one, '--cache-to', `type=local,dest=${at}${form}`, '-t', 'local:1');
+      assert.match(shown, /exporting cache to client directory\n/);
+      const again = await build(other, '--cache-from', `type=local,src=${at}`, '-t', 'local:1');
+      assert.match(again, /importing cache manifest from local:/);
+      assert.equal(cached(again), 2, again);
+      assert.deepEqual(await layersOf(second, 'local:1'), await layersOf(first, 'local:1'));
+      // A second export finds the blobs there.
+      await build(one, '--cache-to', `type=local,dest=${at}${form}`);
+      await other.ok(['rmi', 'local:1']);
+      await other.ok(['builder', 'prune', '--all', '--force']);
+      const blobs = join(at, 'blobs/sha256');
+      for (const name of readdirSync(blobs))
+        if (statSync(join(blobs, name)).size > 1_000_000) writeFileSync(join(blobs, name), 'damaged');
+      const damaged = await build(other, '--cache-from', `type=local,src=${at}`, '-t', 'local:1');
+      assert.equal(cached(damaged), 1, 'what is damaged is made anew');
+    }
   });
 
   test('a cache that cannot be had is told, and the build goes on', async () => {

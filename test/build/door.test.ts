@@ -132,6 +132,7 @@ const door = new BuildKitDoor({
     prepare: () => Promise.reject(internal('there are no layers')),
     push: () => Promise.reject(internal('there is no registry')),
     layers: { find: () => undefined },
+    openBlobs: () => Promise.reject(internal('there are no layers')),
     pushCache: () => Promise.reject(internal('there is no registry')),
     configs: { find: () => Promise.reject(internal('there are no images')) },
     host: { os: 'linux', architecture: 'amd64' },

@@ -2,49 +2,31 @@
 import { dataLoss, isEngineError } from '../../errors/engine-error.js';
 import {
   type CacheDocument,
-  type CacheLayer,
-  type CacheRecord,
-  chainBelow,
   INLINE_CACHE,
   MAX_DOCUMENT_BYTES,
   readCacheDocument,
 } from '../../build/cache/cache-document.js';
 import { familiarName, familiarString, type ImageReference } from '../../images/reference.js';
 import type { FileImageStore } from '../../images/store.js';
-import { chainId, chainOf } from '../../ports/chain-id.js';
-import type { BuildCredentials } from '../../ports/build.js';
+import { chainOf } from '../../ports/chain-id.js';
+import type { BuildCredentials, ContentSource } from '../../ports/build.js';
 import type { Digest } from '../../ports/storage.js';
 import { type RegistryAccess, withGrant } from '../../registry/access.js';
 import { cacheConfigOf } from '../../registry/cache-manifest.js';
 import { getBlob, getManifest } from '../../registry/client.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
-import { resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
+import { resolveImage } from '../../registry/resolve.js';
 import { pullScope } from '../../registry/token.js';
 import type { SharedLayers } from '../pull/layers.js';
 import type { RegistrySessions } from '../registry-session/sessions.js';
+import { contentCache, type ContentCacheDeps } from './content-cache.js';
+import { byKey, documentSteps, type FindStep, type RemoteCache } from './remote-steps.js';
 
-export interface RemoteCacheDeps {
+export interface RemoteCacheDeps extends ContentCacheDeps {
   readonly images: FileImageStore;
   readonly sessions: Pick<RegistrySessions, 'accessTo'>;
   readonly transfers: Pick<SharedLayers, 'join'>;
 }
-
-/** A step that another build has done. */
-export interface RemoteStep {
-  /** ms since 1970. */
-  readonly createdAt: number;
-  /** Chain IDs of its layers, the lowest first. */
-  readonly layers: readonly Digest[];
-  /** Brings a layer that is not here. Resolves with a reference on it that the caller releases. */
-  bring(layer: Digest, signal: AbortSignal): Promise<void>;
-}
-
-export interface RemoteCache {
-  find(key: string): RemoteStep | undefined;
-}
-
-/** Finds a step by its key. The layers are looked up when they are asked for: a document may name many. */
-type FindStep = (key: string) => { readonly createdAt: number; readonly layers: readonly ResolvedLayer[] } | undefined;
 
 interface Origin {
   readonly reference: ImageReference;
@@ -100,6 +82,11 @@ export class RemoteCaches {
     throw failure;
   }
 
+  /** Returns a cache of the client's. @param manifest its digest. @throws EngineError */
+  ofContent(content: ContentSource, manifest: Digest, signal: AbortSignal): Promise<RemoteCache> {
+    return contentCache(this.deps, content, manifest, signal);
+  }
+
   #over(findStep: FindStep, { reference, credentials, hosts }: Origin): RemoteCache {
     const { transfers } = this.deps;
     return {
@@ -131,7 +118,7 @@ async function stepsOf(access: RegistryAccess, reference: ImageReference, signal
   if (config !== undefined) {
     if (config.sizeBytes > MAX_DOCUMENT_BYTES) throw dataLoss('the cache document is too large', { code: 'BAD_CACHE' });
     const text = await withGrant(access, scope, signal, (grant) => getBlob(grant, path, config, options));
-    return findIn(readCacheDocument(text));
+    return documentSteps(readCacheDocument(text));
   }
   const names = { familiarName: familiarName(reference), familiarString: familiarString(reference) };
   const image = { repository: path, reference: wanted, platform: undefined, ...names };
@@ -142,29 +129,6 @@ async function stepsOf(access: RegistryAccess, reference: ImageReference, signal
     if (record === undefined || record.layer < 0 || record.layer >= layers.length) return undefined;
     return { createdAt: record.createdAt, layers: layers.slice(0, record.layer + 1) };
   };
-}
-
-function findIn(document: CacheDocument): FindStep {
-  const records = byKey(document.records);
-  return (key) => {
-    const record = records.get(key);
-    const chain = record && chainBelow(document, record.layer);
-    return record && chain && { createdAt: record.createdAt, layers: resolved(chain) };
-  };
-}
-
-function byKey(records: readonly CacheRecord[]): ReadonlyMap<string, CacheRecord> {
-  return new Map(records.map((record) => [record.key, record]));
-}
-
-function resolved(chain: readonly CacheLayer[]): readonly ResolvedLayer[] {
-  let parent: Digest | undefined;
-  return chain.map(({ digest, mediaType, diffId, sizeBytes }) => {
-    const blob = { digest, mediaType, sizeBytes, platform: undefined, annotations: undefined };
-    const layer = { blob, diffId, chainId: chainId(parent, diffId), parent };
-    parent = layer.chainId;
-    return layer;
-  });
 }
 
 /** Returns the cache in an image's configuration; undefined: there is none, or none that can be read. */

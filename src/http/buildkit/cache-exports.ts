@@ -1,60 +1,90 @@
 /** Translates the places to which a client wants the cache of a build to go. */
-import { travellingCache } from '../../build/outputs/travelling-cache.js';
 import type { CachePush } from '../../actors/push/push-cache.js';
+import { type TravellingCache, travellingCache } from '../../build/outputs/travelling-cache.js';
 import { internal, messageOf } from '../../errors/engine-error.js';
 import { parseReference, withDefaultTag } from '../../images/reference.js';
-import type { CachedStep, CacheExport } from '../../ports/build.js';
+import type { CacheExport } from '../../ports/build.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
-import { flag } from './export-attrs.js';
-import { loginOf, type OrderedBuild, stepDigest } from './ordered-build.js';
+import type { CacheManifestForm } from '../../registry/cache-manifest.js';
+import { type ClientCacheParts, sendCache, type ShowPart } from './client-cache.js';
+import { compressionOf, flag, levelOf } from './export-attrs.js';
+import { clientContent, loginOf, type OrderedBuild, stepDigest } from './ordered-build.js';
 
-export interface CacheExportParts {
+export interface CacheExportParts extends ClientCacheParts {
   readonly layers: Pick<LayerStore, 'find'>;
   readonly pushCache: (push: CachePush, signal: AbortSignal) => Promise<Digest>;
 }
 
 type Attributes = ReadonlyMap<string, string>;
-/** Shows a part of the export until the returned function is called. */
-type ShowPart = (name: string) => () => void;
+type Send = (cache: TravellingCache, show: ShowPart) => Promise<void>;
 
 /** Returns the exports besides those into the image itself. @throws EngineError for what cannot be done. */
 export function cacheExports(build: OrderedBuild, parts: CacheExportParts): CacheExport[] {
   const wanted = (build.job.request.cache?.exports ?? []).filter(({ type }) => type !== 'inline');
   return wanted.map(({ type, attrs: given }) => {
     const attrs = new Map(Object.entries(given));
-    if (type !== 'registry') throw internal(`unknown cache exporter: ${JSON.stringify(type)}`);
-    const send = toRegistry(build, attrs, parts);
-    const mode = attrs.get('mode') === 'max' ? 'max' : 'min';
+    const { place, send } = sender(type, build, attrs, parts);
     const isForgiving = flag(attrs, 'ignore-error') === true;
     return {
-      mode,
-      take: (steps) => shown(build, `exporting cache to ${type}`, isForgiving, (show) => send(steps, show)),
+      mode: attrs.get('mode') === 'max' ? 'max' : 'min',
+      take: (steps) =>
+        shown(build, `exporting cache to ${place}`, isForgiving, async (show) => {
+          const prepared = show('preparing build cache for export');
+          const cache = travellingCache(steps, parts.layers);
+          prepared();
+          await send(cache, show);
+        }),
     };
   });
 }
 
-function toRegistry(
+function sender(
+  type: string,
   build: OrderedBuild,
   attrs: Attributes,
-  { layers, pushCache }: CacheExportParts,
-): (steps: readonly CachedStep[], show: ShowPart) => Promise<void> {
+  parts: CacheExportParts,
+): { readonly place: string; readonly send: Send } {
+  if (type === 'registry') return { place: 'registry', send: toRegistry(build, attrs, parts) };
+  if (type === 'local') return { place: 'client directory', send: toClient(build, attrs, parts) };
+  throw internal(`unknown cache exporter: ${JSON.stringify(type)}`);
+}
+
+function toRegistry(build: OrderedBuild, attrs: Attributes, { pushCache }: CacheExportParts): Send {
   const written = attrs.get('ref') ?? '';
   if (written === '') throw internal('registry cache exporter requires ref');
   const reference = withDefaultTag(parseReference(written));
+  const form = formOf(attrs);
+  const compression = compressionOf(attrs);
+  if (compression !== 'gzip')
+    throw internal(`layers of caches in registries are compressed with gzip, not ${compression}`);
+  return async (cache, onPart) => {
+    const credentials = await loginOf(build, reference.domain);
+    await pushCache({ reference, credentials, ...cache, form, onPart }, build.job.signal);
+  };
+}
+
+function toClient(build: OrderedBuild, attrs: Attributes, parts: CacheExportParts): Send {
+  const directory = attrs.get('dest') ?? '';
+  if (directory === '') throw internal('local cache exporter requires dest');
+  const form = formOf(attrs);
+  const layerForm = {
+    compression: compressionOf(attrs),
+    level: levelOf(attrs.get('compression-level')),
+    epoch: undefined,
+  };
+  return async (cache, show) => {
+    const content = clientContent(build, directory);
+    const manifest = await sendCache({ cache, content, form, layerForm, show }, parts, build.job.signal);
+    // The client writes it into the index of its directory.
+    build.response.set('cache.manifest', JSON.stringify(manifest));
+  };
+}
+
+function formOf(attrs: Attributes): CacheManifestForm {
   const form = flag(attrs, 'image-manifest') === false ? 'index' : 'image';
   if (flag(attrs, 'oci-mediatypes') === false && form === 'image')
     throw internal('invalid configuration for remote cache: OCI mediatypes are required for ImageManifest format');
-  const compression = attrs.get('compression') ?? 'gzip';
-  if (compression !== 'gzip')
-    throw internal(`layers of caches in registries are compressed with gzip, not ${compression}`);
-  return async (steps, show) => {
-    const prepared = show('preparing build cache for export');
-    const { layers: wanted, document } = travellingCache(steps, layers);
-    prepared();
-    const credentials = await loginOf(build, reference.domain);
-    const push = { reference, credentials, layers: wanted, document, form, onPart: show } as const;
-    await pushCache(push, build.job.signal);
-  };
+  return form;
 }
 
 async function shown(

@@ -3,7 +3,7 @@ import { parseBool } from '../../build/dockerfile/go-values.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { CacheSource } from '../../ports/build.js';
 import { readCsv } from './frontend-attrs.js';
-import type { OrderedBuild } from './ordered-build.js';
+import { clientContent, type OrderedBuild } from './ordered-build.js';
 
 /** More than anybody names; each one costs requests. */
 const MAX_SOURCES = 64;
@@ -12,17 +12,21 @@ const MAX_SOURCES = 64;
  * Returns the caches to use. Clients tell frontends of them in attributes: in a JSON list, or, the older ones, as
  * names of images. @throws EngineError invalid for what cannot be read.
  */
-export function cacheSources({ job, order }: OrderedBuild): CacheSource[] {
-  const { attrs, cacheImports } = order;
+export function cacheSources(build: OrderedBuild): CacheSource[] {
+  const { attrs, cacheImports } = build.order;
   const written = attrs.get('cache-imports');
   const older = readCsv(attrs.get('cache-from') ?? '').map((ref) => source('registry', { ref }));
   const all = [
     ...(written === undefined ? older : listed(written)),
-    ...[...cacheImports, ...(job.request.cache?.imports ?? [])].map(({ type, attrs: given }) => source(type, given)),
+    ...[...cacheImports, ...(build.job.request.cache?.imports ?? [])].map(({ type, attrs: given }) =>
+      source(type, given),
+    ),
   ];
   const byText = new Map(all.map((one) => [JSON.stringify([one.type, [...one.attributes]]), one]));
   if (byText.size > MAX_SOURCES) throw invalid(`more than ${MAX_SOURCES} caches to import`);
-  return [...byText.values()];
+  return [...byText.values()].map((one) =>
+    one.type === 'local' ? { ...one, content: clientContent(build, one.attributes.get('src') ?? '') } : one,
+  );
 }
 
 /** True when the image is to have the cache in its configuration. */

@@ -69,13 +69,13 @@ export function exportOptions(type: 'oci' | 'docker', attrs: Attributes, buildAr
   };
 }
 
-function compressionOf(attrs: Attributes): Compression {
+export function compressionOf(attrs: Attributes): Compression {
   const compression = attrs.get('compression') ?? 'gzip';
   if (!COMPRESSIONS.has(compression)) throw internal(`unsupported layer compression type: ${compression}`);
   return compression as Compression;
 }
 
-function levelOf(text: string | undefined): number | undefined {
+export function levelOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (!/^\d{1,2}$/.test(text)) throw internal(`non-int value ${text} specified for compression-level`);
   return Number(text);

@@ -4,6 +4,7 @@ import { messageOf } from '../../errors/engine-error.js';
 import type { BuildContext, BuildCredentials, BuildRequest } from '../../ports/build.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
+import { ClientContent } from './client-content.js';
 import { ClientDirectory, type DirectoryParts } from './client-directory.js';
 import { readAttrs, type DockerfileAttrs } from './frontend-attrs.js';
 import { credentials, secret } from './session-services.js';
@@ -55,6 +56,11 @@ export async function loginOf(build: OrderedBuild, host: string): Promise<BuildC
   return login.username === ''
     ? { identityToken: login.secret, serverAddress: host }
     : { username: login.username, password: login.secret, serverAddress: host };
+}
+
+/** Returns a directory of content that the client offers for a cache. */
+export function clientContent({ session }: Pick<OrderedBuild, 'session'>, directory: string): ClientContent {
+  return new ClientContent(session, `local:${directory}`);
 }
 
 /** Presents a client's directory as a context of the engine. */

@@ -1,11 +1,11 @@
 /** The caches that a request names: what other builds have done already need not be done here. */
 import { internal, isEngineError, notFound } from '../../../errors/engine-error.js';
-import { canonicalString, parseReference, withDefaultTag } from '../../../images/reference.js';
+import { canonicalString, isDigest, parseReference, withDefaultTag } from '../../../images/reference.js';
 import type { HeldRecord } from '../../../ports/build-cache.js';
-import type { CacheSource } from '../../../ports/build.js';
+import type { CacheSource, ContentSource } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import { factsOf } from '../../../registry/failure.js';
-import type { RemoteCache, RemoteStep } from '../remote-caches.js';
+import type { RemoteCache, RemoteStep } from '../remote-steps.js';
 import type { StepKeys } from './cache-keys.js';
 import { prefixed } from './failure.js';
 import type { StepWork } from './step.js';
@@ -18,7 +18,7 @@ export class CacheImports {
   /** A cache that cannot be read is no reason to fail: its step shows why. @throws EngineError for unknown kinds. */
   static async load(tools: SolveTools, vertices: Vertices, signal: AbortSignal): Promise<CacheImports> {
     const { cacheFrom } = tools.request;
-    const unknown = cacheFrom.find(({ type }) => type !== 'registry');
+    const unknown = cacheFrom.find(({ type, content }) => type !== 'registry' && content === undefined);
     if (unknown !== undefined) throw internal(`unknown cache importer: ${unknown.type}`);
     const loaded = await Promise.all(cacheFrom.map((source) => loadSource(source, tools, vertices, signal)));
     signal.throwIfAborted();
@@ -44,32 +44,57 @@ export class CacheImports {
   }
 }
 
+/** A way to a cache, and what clients call it. */
+interface Loading {
+  readonly name: string;
+  readonly load: () => Promise<RemoteCache>;
+}
+
 async function loadSource(
-  { attributes }: CacheSource,
-  { deps, request }: SolveTools,
+  source: CacheSource,
+  tools: SolveTools,
   vertices: Vertices,
   signal: AbortSignal,
 ): Promise<RemoteCache | undefined> {
-  const written = attributes.get('ref') ?? '';
-  if (written === '') throw internal('registry cache importer requires ref');
-  const reference = withDefaultTag(parseReference(written));
-  const name = canonicalString(reference);
-  const load = async (): Promise<RemoteCache> => {
-    const own = await deps.remoteCaches.ofImage(name);
-    if (own !== undefined) return own;
-    const credentials = await request.credentials(reference.domain);
-    return deps.remoteCaches.ofRegistry(reference, credentials, signal).catch((error: unknown) => {
-      const isMissing = isEngineError(error) && factsOf(error).status === 404;
-      const told = isMissing ? notFound(`${name}: not found`, { cause: error }) : error;
-      throw prefixed(told, 'failed to configure registry cache importer: ');
-    });
-  };
+  const { name, load } = source.content
+    ? fromClient(source, source.content, tools, signal)
+    : fromRegistry(source, tools, signal);
   try {
-    return await vertices.during(`importing cache manifest from ${written}`, load);
+    return await vertices.during(`importing cache manifest from ${name}`, load);
   } catch (error) {
     if (isEngineError(error)) return undefined;
     throw error;
   }
+}
+
+function fromClient(
+  { attributes }: CacheSource,
+  content: ContentSource,
+  { deps }: SolveTools,
+  signal: AbortSignal,
+): Loading {
+  const digest = attributes.get('digest') ?? '';
+  if (!isDigest(digest)) throw internal('local cache importer requires either explicit digest or "latest" tag');
+  const name = `local:${digest}`;
+  return { name, load: () => deps.remoteCaches.ofContent(content, digest, signal) };
+}
+
+function fromRegistry({ attributes }: CacheSource, { deps, request }: SolveTools, signal: AbortSignal): Loading {
+  const written = attributes.get('ref') ?? '';
+  if (written === '') throw internal('registry cache importer requires ref');
+  const reference = withDefaultTag(parseReference(written));
+  const full = canonicalString(reference);
+  const load = async (): Promise<RemoteCache> => {
+    const own = await deps.remoteCaches.ofImage(full);
+    if (own !== undefined) return own;
+    const credentials = await request.credentials(reference.domain);
+    return deps.remoteCaches.ofRegistry(reference, credentials, signal).catch((error: unknown) => {
+      const isMissing = isEngineError(error) && factsOf(error).status === 404;
+      const told = isMissing ? notFound(`${full}: not found`, { cause: error }) : error;
+      throw prefixed(told, 'failed to configure registry cache importer: ');
+    });
+  };
+  return { name: written, load };
 }
 
 /** Layers that are new come from below, all at the same time. */

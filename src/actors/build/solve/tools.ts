@@ -24,7 +24,7 @@ export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
   readonly cache: BuildCache;
   readonly configs: ImageConfigs;
   readonly sources: BuildSources;
-  readonly remoteCaches: Pick<RemoteCaches, 'ofImage' | 'ofRegistry'>;
+  readonly remoteCaches: Pick<RemoteCaches, 'ofImage' | 'ofRegistry' | 'ofContent'>;
   readonly claims: StepClaims;
   /** As many as processes of steps may run at a time. */
   readonly processes: Slots;
