@@ -1,4 +1,5 @@
 /** Writes a file that arrives in pieces. Its time is set when it is complete, which tells it from a broken one. */
+import { fchmodSync, fchownSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { setOpenFileTimes } from '../../sys/files/inode.js';
 import { permissionsOf, splitTime } from './file-stat.js';
@@ -31,11 +32,16 @@ export class FileWriter {
     const file = this.#file;
     if (file === undefined) return;
     const { uid, gid, mode, modTime } = this.#stat;
-    if (uid !== 0 || gid !== 0) await file.chown(uid, gid);
-    await file.chmod(permissionsOf(mode));
+    if (uid !== 0 || gid !== 0) fchownSync(file.fd, uid, gid);
+    fchmodSync(file.fd, permissionsOf(mode));
     setOpenFileTimes(file.fd, ...splitTime(modTime));
     this.#file = undefined;
     await file.close();
+  }
+
+  /** Bytes that are in memory until `end`. */
+  get heldBytes(): number {
+    return this.#held;
   }
 
   /** Leaves the file as it is, without the time that would make it complete. */

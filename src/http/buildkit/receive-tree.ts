@@ -21,6 +21,9 @@ const MAX_DESCRIPTION_BYTES = 512 * 1024 * 1024;
 const DESCRIPTION_BYTES = 200;
 /** So many files are on their way at once. */
 const MAX_REQUESTS = 64;
+/** So many files, which are small as a rule, are written at once, and so many bytes of them are in memory. */
+const MAX_ENDING = 32;
+const MAX_ENDING_BYTES = 4 * 1024 * 1024;
 
 export interface ReceiveProgress {
   /** Called with the number of bytes that have come so far. */
@@ -59,6 +62,10 @@ class TreeReceiver {
   readonly #wanted: Wanted[] = [];
   #nextWanted = 0;
   readonly #arriving = new Map<number, FileWriter>();
+  /** Files whose last piece has come. They are written beside each other: the disk takes longer than the client. */
+  readonly #ending = new Set<Promise<void>>();
+  #endingBytes = 0;
+  #failure: { readonly error: unknown } | undefined;
   #count = 0;
   #descriptionBytes = 0;
   #bytes = 0;
@@ -81,6 +88,7 @@ class TreeReceiver {
   }
 
   async close(): Promise<void> {
+    await Promise.all(this.#ending);
     for (const file of this.#arriving.values()) await file.abandon();
   }
 
@@ -169,6 +177,8 @@ class TreeReceiver {
       await this.#call.send(encode(PacketSchema, { type: Packet_Type.REQ, id: wanted.id }));
     }
     if (!this.#isListed || this.#arriving.size > 0) return;
+    await Promise.all(this.#ending);
+    if (this.#failure !== undefined) throw this.#failure.error;
     await this.#finish();
     this.#isFinished = true;
     await this.#call.send(encode(PacketSchema, { type: Packet_Type.FIN }));
@@ -184,7 +194,21 @@ class TreeReceiver {
       return file.write(data);
     }
     this.#arriving.delete(id);
-    await file.end();
+    await this.#end(file);
+  }
+
+  /** Begins to write the rest of a file; resolves when another may begin. @throws what an earlier one failed with. */
+  async #end(file: FileWriter): Promise<void> {
+    const bytes = file.heldBytes;
+    const ending = file.end().catch((error: unknown) => void (this.#failure ??= { error }));
+    const noted = ending.then(() => {
+      this.#ending.delete(noted);
+      this.#endingBytes -= bytes;
+    });
+    this.#ending.add(noted);
+    this.#endingBytes += bytes;
+    while (this.#ending.size >= MAX_ENDING || this.#endingBytes > MAX_ENDING_BYTES) await Promise.race(this.#ending);
+    if (this.#failure !== undefined) throw this.#failure.error;
   }
 
   /** Makes hard links, whose targets are complete now, and sets what the making of files in directories changed. */
