@@ -159,8 +159,16 @@ export interface ContextTree {
 
 /** The use of the result. */
 export type BuildOutput =
-  /** An image in the store, with these names in their familiar form, maybe none. `named` is called when it has them. */
-  | { readonly kind: 'image'; readonly names: readonly string[]; readonly named?: () => Promise<void> }
+  /**
+   * An image in the store, with these names in their familiar form, maybe none. `named` is called when it has them.
+   * Later times of the files that were made become `epoch`, in seconds since 1970.
+   */
+  | {
+      readonly kind: 'image';
+      readonly names: readonly string[];
+      readonly named?: () => Promise<void>;
+      readonly epoch?: number;
+    }
   /** The door reads the files of the result itself, and gets them by this call before the build ends. */
   | { readonly kind: 'files'; readonly take: (results: readonly ResultFiles[]) => Promise<void> }
   /** The door makes an image of the result itself. The layers are held as long as `take` runs. */
@@ -178,6 +186,8 @@ export interface PlatformResult {
   readonly config: ImageConfigDocument;
   /** undefined: there are no files. */
   readonly topLayer: Digest | undefined;
+  /** So many of the layers, from the lowest, are those of the image that the build began with. */
+  readonly baseLayers: number;
 }
 
 export interface BuildResult {

@@ -154,6 +154,37 @@ describe('a cache that travels', { skip }, () => {
     }
   });
 
+  test('nothing travels, and with SOURCE_DATE_EPOCH the images are equal all the same', async () => {
+    write(['RUN mkdir /d && echo made > /d/f', 'COPY f /f', 'WORKDIR /w'], { f: 'dated' });
+    const epoch = { in: 'a', env: { SOURCE_DATE_EPOCH: '1700000000' } };
+    const ids = new Set<string>();
+    for (const buildx of [one, other, one]) {
+      const name = `${registry.host}/team/dated:1`;
+      const output = `type=image,name=${name},rewrite-timestamp=true,push=true`;
+      const { stderr } = await buildx.ok(['build', '--no-cache', '-o', output, '.'], epoch);
+      assert.equal(cached(stderr), 0);
+      ids.add(/writing image (\S+)/.exec(stderr)?.[1] ?? '');
+      ids.add(/pushing manifest for \S+@(\S+)/.exec(stderr)?.[1] ?? '');
+    }
+    assert.equal(ids.size, 2, [...ids].join(' '));
+    const { stdout } = await other.ok([
+      'run',
+      '--rm',
+      `${registry.host}/team/dated:1`,
+      'stat',
+      '-c',
+      '%Y',
+      '/d/f',
+      '/w',
+    ]);
+    assert.equal(stdout, '1700000000\n1700000000\n');
+    const baseLayers = (await layersOf(first, base)).length;
+    assert.deepEqual(
+      (await layersOf(first, `${registry.host}/team/dated:1`)).slice(0, baseLayers),
+      await layersOf(first, base),
+    );
+  });
+
   test('a cache that cannot be had is told, and the build goes on', async () => {
     write([`RUN ${RANDOM} > /r`]);
     const missing = `${registry.host}/team/nothing:1`;

@@ -2,7 +2,6 @@
 import { invalid } from '../../errors/engine-error.js';
 import type { PlatformResult } from '../../ports/build.js';
 import { chainOf } from '../../ports/chain-id.js';
-import type { ImageConfigDocument } from '../../ports/images.js';
 import type { Digest } from '../../ports/storage.js';
 import { ImageTar } from '../../images/archive/image-tar.js';
 import { familiarString, parseReference } from '../../images/reference.js';
@@ -75,10 +74,10 @@ export class ImageExport {
     try {
       const platforms: ExportedPlatform[] = [];
       const files = await steps('exporting layers', () =>
-        Promise.all(results.map(({ config }) => layersOf(config, blobs, signal))),
+        Promise.all(results.map((result) => layersOf(result, blobs, signal))),
       );
-      for (const [at, { config }] of results.entries()) {
-        const platform = exportedPlatform(config, files[at] ?? [], options);
+      for (const [at, result] of results.entries()) {
+        const platform = exportedPlatform(result, files[at] ?? [], options);
         await steps(`exporting manifest ${platform.manifest.descriptor.digest}`, () => Promise.resolve());
         await steps(`exporting config ${platform.config.descriptor.digest}`, () => Promise.resolve());
         platforms.push(platform);
@@ -175,19 +174,20 @@ export class ImageExport {
 
 type LayerFiles = Awaited<ReturnType<LayerBlobs['blob']>>[];
 
-function layersOf(config: ImageConfigDocument, blobs: LayerBlobs, signal: AbortSignal): Promise<LayerFiles> {
-  return Promise.all(chainOf(config.rootfs.diff_ids).map((chainId) => blobs.blob(chainId, signal)));
+function layersOf({ config, baseLayers }: PlatformResult, blobs: LayerBlobs, signal: AbortSignal): Promise<LayerFiles> {
+  const chain = chainOf(config.rootfs.diff_ids);
+  return Promise.all(chain.map((chainId, at) => blobs.blob(chainId, signal, at < baseLayers)));
 }
 
 function exportedPlatform(
-  document: ImageConfigDocument,
+  { config: document, baseLayers }: PlatformResult,
   files: LayerFiles,
   { format, compression, epoch, annotations }: ExportOptions,
 ): ExportedPlatform {
   const types = MEDIA_TYPES[format];
   const rewritten = epoch === undefined ? {} : { [REWRITTEN]: String(epoch) };
-  const layers = files.map(({ digest, sizeBytes }) =>
-    described({ mediaType: types.layer[compression], digest, size: sizeBytes }, rewritten),
+  const layers = files.map(({ digest, sizeBytes }, at) =>
+    described({ mediaType: types.layer[compression], digest, size: sizeBytes }, at < baseLayers ? {} : rewritten),
   );
   const rootfs = { ...document.rootfs, diff_ids: files.map(({ diffId }) => diffId) };
   const bytes = Buffer.from(goJson({ ...document, rootfs }, 0));

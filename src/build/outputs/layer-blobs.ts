@@ -34,18 +34,26 @@ export class LayerBlobs {
     return new LayerBlobs(deps, await mkdtemp(join(deps.tmpDir, 'build-export-')), form);
   }
 
-  /** Makes the blob of a layer, once. The caller holds the layer. */
-  blob(chainId: Digest, signal: AbortSignal): Promise<LayerFile> {
-    const file = this.#files.get(chainId) ?? this.#make(chainId, signal);
+  /**
+   * Makes the blob of a layer, once. The caller holds the layer.
+   * @param keepsTimes is set for layers that the build did not make, as BuildKit leaves those of the base image alone.
+   */
+  blob(chainId: Digest, signal: AbortSignal, keepsTimes = false): Promise<LayerFile> {
+    const file = this.#files.get(chainId) ?? this.#make(chainId, keepsTimes, signal);
     this.#files.set(chainId, file);
     return file;
   }
 
   /** @param digest of a blob that has been made. */
   read(digest: Digest): Readable {
+    return createReadStream(this.path(digest));
+  }
+
+  /** Returns the file of a blob that has been made. */
+  path(digest: Digest): string {
     const path = this.#paths.get(digest);
     if (path === undefined) throw new Error(`there is no blob ${digest}`);
-    return createReadStream(path);
+    return path;
   }
 
   /** Removes the files. */
@@ -54,11 +62,12 @@ export class LayerBlobs {
     await rm(this.directory, { recursive: true, force: true });
   }
 
-  async #make(chainId: Digest, signal: AbortSignal): Promise<LayerFile> {
+  async #make(chainId: Digest, keepsTimes: boolean, signal: AbortSignal): Promise<LayerFile> {
     const { close, ...tar } = this.deps.layers.openTar(chainId);
     const path = join(this.directory, chainId.slice('sha256:'.length));
     try {
-      const file = await this.deps.pool.run('compress-layer', { ...tar, ...this.form, path }, { signal });
+      const form = keepsTimes ? { ...this.form, epoch: undefined } : this.form;
+      const file = await this.deps.pool.run('compress-layer', { ...tar, ...form, path }, { signal });
       this.#paths.set(file.digest, path);
       return file;
     } finally {

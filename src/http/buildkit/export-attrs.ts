@@ -55,7 +55,7 @@ export function flag(attrs: Attributes, name: string): boolean | undefined {
 export function exportOptions(type: 'oci' | 'docker', attrs: Attributes, buildArgs: Attributes): ExportOptions {
   const annotations = new ImageAnnotations(attrs);
   const compression = compressionOf(attrs);
-  const epoch = epochOf(attrs.get('source-date-epoch') ?? buildArgs.get('SOURCE_DATE_EPOCH'));
+  const epoch = dateEpoch(attrs, buildArgs);
   const wantsOci = flag(attrs, 'oci-mediatypes') ?? type === 'oci';
   return {
     names: namesOf(attrs).map(({ canonical }) => canonical),
@@ -64,9 +64,18 @@ export function exportOptions(type: 'oci' | 'docker', attrs: Attributes, buildAr
     annotations,
     compression,
     level: levelOf(attrs.get('compression-level')),
-    epoch: flag(attrs, 'rewrite-timestamp') ? epoch : undefined,
+    epoch: rewriteEpoch(attrs, buildArgs),
     created: new Date(epoch === undefined ? Date.now() : epoch * MS_PER_SECOND).toISOString().replace(/\.\d+Z$/, 'Z'),
   };
+}
+
+/** Returns the time that files are to have at most, in seconds since 1970; undefined: they keep theirs. */
+export function rewriteEpoch(attrs: Attributes, buildArgs: Attributes): number | undefined {
+  return flag(attrs, 'rewrite-timestamp') ? dateEpoch(attrs, buildArgs) : undefined;
+}
+
+function dateEpoch(attrs: Attributes, buildArgs: Attributes): number | undefined {
+  return epochOf(attrs.get('source-date-epoch') ?? buildArgs.get('SOURCE_DATE_EPOCH'));
 }
 
 export function compressionOf(attrs: Attributes): Compression {

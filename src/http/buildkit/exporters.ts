@@ -1,7 +1,7 @@
 /** Translates exporters, by which a client says what it wants of a build: images here, or files there. */
 import { internal, notImplemented } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildOutput } from '../../ports/build.js';
-import { flag, namesOf, type Exporter, type ImageName } from './export-attrs.js';
+import { flag, namesOf, rewriteEpoch, type Exporter, type ImageName } from './export-attrs.js';
 import { sendArchive, sendFiles, sendImage, type SendParts } from './client-outputs.js';
 import { inPart, loginOf, stepDigest, type OrderedBuild } from './ordered-build.js';
 import type { SolveRequest } from './proto/gen/control_pb.js';
@@ -64,7 +64,12 @@ function isImage(type: string): boolean {
 
 function imageOutput(build: OrderedBuild, { attrs }: Exporter, { push }: ExporterParts): BuildOutput {
   const names = namesOf(attrs);
-  const output: BuildOutput = { kind: 'image', names: names.map(({ familiar }) => familiar) };
+  const epoch = rewriteEpoch(attrs, build.attrs.buildArgs);
+  const output: BuildOutput = {
+    kind: 'image',
+    names: names.map(({ familiar }) => familiar),
+    ...(epoch !== undefined && { epoch }),
+  };
   if (!flag(attrs, 'push')) return output;
   if (flag(attrs, 'push-by-digest')) throw notImplemented('push-by-digest is not implemented by this builder');
   const { signal, ref } = build.job;

@@ -5,6 +5,7 @@ import { EngineError } from '../../../errors/engine-error.js';
 import type { BuildOutput, PlatformResult } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import { configBytes } from './image-config.js';
+import { withTimes } from './rewrite-times.js';
 import { NO_FILES } from './step-result.js';
 import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
@@ -20,7 +21,9 @@ export async function exportResult(
   for (const output of tools.request.outputs) {
     if (signal.aborted) throw new EngineError('cancelled', 'context canceled');
     if (output.kind === 'image') {
-      image = await exportImage(tools, vertices, result, output);
+      const { epoch } = output;
+      const shown = epoch === undefined ? result : await withTimes(tools, result, epoch, signal);
+      image = await exportImage(tools, vertices, shown, output);
       await output.named?.();
     } else if (output.kind === 'files') await exportFiles(tools, result, output);
     else await output.take([result]);

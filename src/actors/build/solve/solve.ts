@@ -8,6 +8,7 @@ import { StepExecutor } from './executor.js';
 import { epochOf, imageConfig } from './image-config.js';
 import { type BuildPlan, Planner } from './planner.js';
 import { Schedule } from './schedule.js';
+import type { PlannedStep } from './step.js';
 import type { StepResult } from './step-result.js';
 import type { StepInput } from './step.machine.js';
 import { type SolveDeps, SolveTools } from './tools.js';
@@ -93,10 +94,22 @@ export class Solve {
     const { target, platform, unusedArgs } = plan;
     const topLayer = target.last && schedule.resultOf(target.last).layer;
     const config = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
-    const result = { platform, config, topLayer };
+    const baseLayers = target.last === undefined ? 0 : this.#baseLayers(target.last);
+    const result = { platform, config, topLayer, baseLayers };
     const imageId = await exportResult(this.#tools, this.#vertices, result, this.#signal);
     await this.#exportCaches(schedule, topLayer);
     return { platforms: [result], imageId, unusedArgs, release: this.#held(topLayer) };
+  }
+
+  /** Counts the layers of the image that a step stands on. */
+  #baseLayers(last: PlannedStep): number {
+    let first = last;
+    while (first.parent !== undefined) first = first.parent;
+    if (first.operation.isImage !== true) return 0;
+    let count = 0;
+    for (let layer = this.#parts().schedule.resultOf(first).layer; layer !== undefined; count++)
+      layer = this.deps.layers.find(layer)?.parent;
+    return count;
   }
 
   async #exportCaches(schedule: Schedule, top: Digest | undefined): Promise<void> {

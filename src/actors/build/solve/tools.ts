@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { BuildCache, HeldRecord } from '../../../ports/build-cache.js';
 import type { BuildSources } from '../../../ports/build-sources.js';
 import type { BuildRequest } from '../../../ports/build.js';
+import type { LayerBlobsDeps } from '../../../build/outputs/layer-blobs.js';
 import type { ImageEmit } from '../../../images/removal.js';
 import type { Logger } from '../../../ports/logger.js';
 import type { Digest, LayerStore } from '../../../ports/storage.js';
@@ -31,6 +32,8 @@ export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
   readonly emit: ImageEmit;
   readonly tmpDir: string;
   readonly log: Logger;
+  /** For layers that become files. */
+  readonly blobParts: LayerBlobsDeps;
 }
 
 export class SolveTools {
