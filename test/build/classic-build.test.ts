@@ -81,6 +81,11 @@ describe('classic build', () => {
     assert.deepEqual([bad.status, /error reading cache-from/.test(bad.text)], [400, true], bad.text);
   });
 
+  it('takes null for what a client leaves out, as older ones write it', async () => {
+    const query = ['buildargs', 'cachefrom', 'labels', 'ulimits'].map((name) => `${name}=null`).join('&');
+    assert.match((await build({ Dockerfile: `FROM ${under.image}\n` }, query)).text, /Successfully built/);
+  });
+
   it('says with which code a RUN has failed', async () => {
     const { text } = await build({ Dockerfile: `FROM ${under.image}\nRUN exit 7` }, 'forcerm=1');
     assert.match(text, /"errorDetail":\{"code":7,"message":"The command '\/bin\/sh -c exit 7' returned a non-zero/);

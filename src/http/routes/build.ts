@@ -207,9 +207,9 @@ function members(text: string, shown: string): Map<string, string | null> {
   return new Map(Object.entries(value) as [string, string | null][]);
 }
 
+/** Reads the limits. Clients of Go write a list without members as `null`. */
 function ulimitsOf(text: string): Ulimit[] {
-  if (text === '') return [];
-  const value = parsed(text, 'ulimit settings');
+  const value = text === '' ? [] : (parsed(text, 'ulimit settings') ?? []);
   if (!Array.isArray(value)) throw invalid('error reading ulimit settings: not a list');
   return value.map((one: unknown) => {
     const { Name, Soft, Hard } = (one ?? {}) as Partial<Record<keyof Ulimit, unknown>>;
