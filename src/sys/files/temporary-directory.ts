@@ -1,7 +1,8 @@
 /** The daemon's directory for temporary files. */
-import { chmod, lstat, readdir, rm, rmdir } from 'node:fs/promises';
+import { chmod, lstat, readdir, realpath, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../../errors/engine-error.js';
+import { detachMount, mountPointsBelow } from '../mount/mount.js';
 import { makeDirectories } from './make-directories.js';
 
 /** Broken downloads outlive the run that began them, so they have a place of their own. */
@@ -41,7 +42,10 @@ export async function removeTemporaryFiles({ tmpDir }: TemporaryPlaces): Promise
   for (const path of [join(tmpDir, PARTIAL), tmpDir]) await rmdir(path).catch(ignoreUnlessUnexpected);
 }
 
+/** Builds mount layers here; a daemon that was killed has left such a mount, below which nothing may be removed. */
 async function empty(dir: string): Promise<void> {
+  const place = await realpath(dir).catch(() => dir);
+  for (const point of (await mountPointsBelow(place)).toReversed()) await detachMount(point);
   const names = (await readdir(dir)).filter((name) => name !== PARTIAL);
   await Promise.all(names.map((name) => rm(join(dir, name), { recursive: true, force: true })));
 }
