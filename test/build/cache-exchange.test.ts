@@ -191,5 +191,10 @@ describe('a cache that travels', { skip }, () => {
     const shown = await build(other, '--cache-from', missing, '--cache-from', base, '-t', 'missing:1');
     assert.match(shown, new RegExp(`importing cache manifest from ${missing}:$`, 'm'));
     assert.match(shown, /ERROR: failed to configure registry cache importer: .*: not found$/m);
+    const sources = ['type=registry,ref=No/Such:Name!', 'type=moon,name=one', 'type=moon,name=two'];
+    const unusable = await build(other, ...sources.flatMap((source) => ['--cache-from', source]));
+    assert.match(unusable, /ERROR: failed to configure registry cache importer: .*invalid reference format/m);
+    assert.match(unusable, /ERROR: unknown cache importer: moon$/m);
+    assert.equal(unusable.match(/importing cache manifest from moon:\d+$/gm)?.length, 2, unusable);
   });
 });

@@ -1,4 +1,5 @@
 /** The caches that a request names: what other builds have done already need not be done here. */
+import { createHash } from 'node:crypto';
 import { internal, isEngineError, notFound } from '../../../errors/engine-error.js';
 import { canonicalString, isDigest, parseReference, withDefaultTag } from '../../../images/reference.js';
 import type { HeldRecord } from '../../../ports/build-cache.js';
@@ -15,11 +16,9 @@ import type { Vertices } from './vertices.js';
 export class CacheImports {
   private constructor(private readonly caches: readonly RemoteCache[]) {}
 
-  /** A cache that cannot be read is no reason to fail: its step shows why. @throws EngineError for unknown kinds. */
+  /** A cache that cannot be read, or is of an unknown kind, is no reason to fail: its step shows why. */
   static async load(tools: SolveTools, vertices: Vertices, signal: AbortSignal): Promise<CacheImports> {
     const { cacheFrom } = tools.request;
-    const unknown = cacheFrom.find(({ type, content }) => type !== 'registry' && content === undefined);
-    if (unknown !== undefined) throw internal(`unknown cache importer: ${unknown.type}`);
     const loaded = await Promise.all(cacheFrom.map((source) => loadSource(source, tools, vertices, signal)));
     signal.throwIfAborted();
     return new CacheImports(loaded.filter((cache) => cache !== undefined));
@@ -56,15 +55,31 @@ async function loadSource(
   vertices: Vertices,
   signal: AbortSignal,
 ): Promise<RemoteCache | undefined> {
-  const { name, load } = source.content
-    ? fromClient(source, source.content, tools, signal)
-    : fromRegistry(source, tools, signal);
+  const { name, load } = loading(source, tools, signal);
   try {
     return await vertices.during(`importing cache manifest from ${name}`, load);
   } catch (error) {
     if (isEngineError(error)) return undefined;
     throw error;
   }
+}
+
+/** Nothing is checked before the cache is loaded, so that all that is wrong with it is shown by its step. */
+function loading(source: CacheSource, tools: SolveTools, signal: AbortSignal): Loading {
+  const { type, attributes, content } = source;
+  if (content !== undefined) return fromClient(source, content, tools, signal);
+  const written = attributes.get('ref') ?? '';
+  const hash = createHash('sha256').update(JSON.stringify([...attributes]));
+  const name = type === 'registry' && written !== '' ? written : `${type}:${hash.digest().readBigUInt64BE()}`;
+  return {
+    name,
+    load: async () => {
+      if (type !== 'registry') throw internal(`unknown cache importer: ${type}`);
+      return await fromRegistry(written, tools, signal).catch((error: unknown) => {
+        throw prefixed(error, 'failed to configure registry cache importer: ');
+      });
+    },
+  };
 }
 
 function fromClient(
@@ -74,27 +89,24 @@ function fromClient(
   signal: AbortSignal,
 ): Loading {
   const digest = attributes.get('digest') ?? '';
-  if (!isDigest(digest)) throw internal('local cache importer requires either explicit digest or "latest" tag');
-  const name = `local:${digest}`;
-  return { name, load: () => deps.remoteCaches.ofContent(content, digest, signal) };
+  const load = async (): Promise<RemoteCache> => {
+    if (!isDigest(digest)) throw internal('local cache importer requires either explicit digest or "latest" tag');
+    return await deps.remoteCaches.ofContent(content, digest, signal);
+  };
+  return { name: `local:${digest}`, load };
 }
 
-function fromRegistry({ attributes }: CacheSource, { deps, request }: SolveTools, signal: AbortSignal): Loading {
-  const written = attributes.get('ref') ?? '';
+async function fromRegistry(written: string, { deps, request }: SolveTools, signal: AbortSignal): Promise<RemoteCache> {
   if (written === '') throw internal('registry cache importer requires ref');
   const reference = withDefaultTag(parseReference(written));
   const full = canonicalString(reference);
-  const load = async (): Promise<RemoteCache> => {
-    const own = await deps.remoteCaches.ofImage(full);
-    if (own !== undefined) return own;
-    const credentials = await request.credentials(reference.domain);
-    return deps.remoteCaches.ofRegistry(reference, credentials, signal).catch((error: unknown) => {
-      const isMissing = isEngineError(error) && factsOf(error).status === 404;
-      const told = isMissing ? notFound(`${full}: not found`, { cause: error }) : error;
-      throw prefixed(told, 'failed to configure registry cache importer: ');
-    });
-  };
-  return { name: written, load };
+  const own = await deps.remoteCaches.ofImage(full);
+  if (own !== undefined) return own;
+  const credentials = await request.credentials(reference.domain);
+  return await deps.remoteCaches.ofRegistry(reference, credentials, signal).catch((error: unknown) => {
+    const isMissing = isEngineError(error) && factsOf(error).status === 404;
+    throw isMissing ? notFound(`${full}: not found`, { cause: error }) : error;
+  });
 }
 
 /** Layers that are new come from below, all at the same time. */
