@@ -19,6 +19,11 @@ export function foreignPlatformWarning(image: Image): string | undefined {
   );
 }
 
+/** Tells whether the platform can run an image. */
+export function isFor(image: Image, wanted: Platform): boolean {
+  return canRun(wanted, platformOf(image));
+}
+
 /** Checks that the platform can run an image. @throws EngineError not-found when it cannot. */
 export function requirePlatform(image: Image, wanted: Platform, name: string): void {
   const own = platformOf(image);

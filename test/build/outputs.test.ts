@@ -217,6 +217,38 @@ describe('docker build', { skip }, () => {
     assert.match(refused.stderr, /127\.0\.0\.1:1/);
   });
 
+  test('builds for another platform what needs no processor of it, and says where it needs one', async () => {
+    const name = `${registry.host}/team/foreign:1`;
+    const arm = ['--platform', 'linux/arm64'];
+    const inspect = async (of: string): Promise<{ readonly Architecture: string; readonly Id: string }> =>
+      callJson(engine.socketPath, 'GET', `/images/${encodeURIComponent(of)}/json`);
+    buildx.write(
+      'arm/Dockerfile',
+      `FROM --platform=$BUILDPLATFORM ${image} AS made\nARG TARGETARCH TARGETPLATFORM\n` +
+        'RUN echo "$TARGETARCH $TARGETPLATFORM $(uname -m)" > /made\nFROM scratch\nCOPY --from=made /made /made\n',
+    );
+    await buildx.ok(['build', ...arm, '--push', '-t', name, '-o', '../arm-files', '.'], { in: 'arm' });
+    assert.equal(readFileSync(join(buildx.directory, 'arm-files/made'), 'utf8'), 'arm64 linux/arm64 x86_64\n');
+    const metadata = await build('type=oci,dest=../arm.tar', arm);
+    assert.deepEqual((metadata['containerimage.descriptor'] as Descriptor).platform, {
+      architecture: 'arm64',
+      os: 'linux',
+    });
+    await buildx.ok(['build', ...arm, '-t', 'foreign:2', '.'], { in: 'a' });
+    assert.equal((await inspect('foreign:2')).Architecture, 'arm64');
+    // The name stands for an image of this host; that of the registry is the one that fits.
+    await dockerOk(engine, ['tag', image, name]);
+    buildx.write('based/Dockerfile', `FROM ${name}\nCOPY f /f\n`);
+    buildx.write('based/f', 'f');
+    await buildx.ok(['build', ...arm, '--pull=false', '-t', 'foreign:3', '.'], { in: 'based' });
+    assert.equal((await inspect('foreign:3')).Architecture, 'arm64');
+    buildx.write('run/Dockerfile', `FROM ${name}\nRUN true\n`);
+    assert.notEqual((await buildx.run(['build', ...arm, '.'], { in: 'run' })).status, 0);
+    const several = await buildx.run(['build', '--platform', 'linux/arm64,linux/amd64', '.'], { in: 'a' });
+    assert.match(several.stderr, /builds for one platform at a time/);
+    assert.match((await buildx.run(['build', '--platform', 'windows', '.'], { in: 'a' })).stderr, /for linux, not for/);
+  });
+
   test('loads images, and refuses what it does not make', async () => {
     await buildx.ok(['build', '--load', '-t', 'plain', '.'], { in: 'a' });
     assert.notEqual((await buildx.ok(['images', '-q', 'plain'])).stdout, '');

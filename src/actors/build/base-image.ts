@@ -1,5 +1,6 @@
 /** The image of a FROM: the one that is here, or the one of its registry. */
 import { EngineError, isEngineError } from '../../errors/engine-error.js';
+import { isFor } from '../../images/platform.js';
 import { familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { BuildRequest } from '../../ports/build.js';
@@ -27,7 +28,7 @@ export async function baseImage(
   signal: AbortSignal,
 ): Promise<Image> {
   const present = find(images, name);
-  if (present && !pull) return present;
+  if (present && !pull && (platform === undefined || isFor(present, platform))) return present;
   const reference = withDefaultTag(parseReference(name));
   const granted = await credentials(reference.domain);
   const progress = await pulls.pull({ reference, platform, credentials: granted }, signal);

@@ -13,7 +13,7 @@ import type {
 } from '../../build/dockerfile/ast.js';
 import { namedBy } from '../../build/dockerfile/ignore-file.js';
 import { parseDockerfile } from '../../build/dockerfile/parse.js';
-import { DEFAULT_PATH, isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
+import { isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../build/dockerfile/stage-graph.js';
 import type { SourceTree } from '../../build/files/copy-files.js';
 import { EngineError, invalid, notImplemented } from '../../errors/engine-error.js';
@@ -25,7 +25,7 @@ import { detachMount } from '../../sys/mount/mount.js';
 import { baseImage, type BaseImageDeps } from './base-image.js';
 import { buildHost } from './build-host.js';
 import { ClassicCache } from './classic-cache.js';
-import { ClassicImages, stateOf } from './classic-images.js';
+import { ClassicImages, emptyState, stateOf } from './classic-images.js';
 import { configStep } from './config-steps.js';
 import {
   absolutePath,
@@ -39,10 +39,10 @@ import {
   refuseOutside,
 } from './copy-step.js';
 import { downloadFile, isAddress } from './download-file.js';
-import { refuseOthers } from './refusals.js';
 import { runContainer, type RunDeps } from './run-container.js';
 import { type BuiltStage, shellOf, type StageState } from './stage-state.js';
 import { StepLayers } from './step-layers.js';
+import { basePlatform, type TargetPlatform, targetPlatform } from './target-platform.js';
 
 export interface ClassicDeps extends BaseImageDeps, CopyDeps, RunDeps {
   readonly layers: LayerStore;
@@ -56,6 +56,7 @@ const short = (id: string): string => id.replace(/^sha256:/, '').slice(0, 12);
 export class ClassicBuild {
   readonly #images: ClassicImages;
   readonly #cache: ClassicCache;
+  readonly #platform: TargetPlatform;
   readonly #layers: StepLayers;
   readonly #dockerfile: Dockerfile;
   readonly #graph: StageGraph;
@@ -77,15 +78,15 @@ export class ClassicBuild {
     this.#cache = new ClassicCache(deps, this.#images, request);
     this.#layers = new StepLayers(deps.layers);
     this.#dockerfile = parseDockerfile(request.dockerfile.text);
+    this.#platform = targetPlatform(request);
     const host = buildHost();
-    refuseOthers(request, host);
     this.#graph = new StageGraph(this.#dockerfile, {
       target: request.target,
       allowsIndex: true,
       buildArgs: request.buildArgs,
       host,
       buildPlatform: host,
-      targetPlatform: host,
+      targetPlatform: this.#platform,
       hasContext: () => false,
     });
   }
@@ -171,17 +172,14 @@ export class ClassicBuild {
     if (base.kind === 'context') throw notImplemented('named contexts need BuildKit');
     if (base.kind === 'scratch') {
       this.#say(' ---> \n');
-      const { architecture, os } = buildHost();
-      const config = { Env: [`PATH=${DEFAULT_PATH}`] };
-      const nothing = { config, author: '', variant: undefined, topLayer: undefined, image: undefined };
-      return { ...nothing, architecture, os, diffIds: [], history: [], hasOwnCmd: false };
+      return emptyState(this.#platform);
     }
     const image = await this.#image(base.name, platform);
     this.#say(` ---> ${short(image.id)}\n`);
     return stateOf(image, { hasOwnCmd: false });
   }
 
-  async #image(name: string, platform: ResolvedStage['platform']): ReturnType<typeof baseImage> {
+  async #image(name: string, platform = basePlatform(this.#platform)): ReturnType<typeof baseImage> {
     const onLine = (text: string): void => this.request.observer.classic({ kind: 'progress', text });
     const image = await baseImage(this.deps, { name, platform, onLine }, this.request, this.signal);
     const letGo = this.deps.images.hold(image.id);

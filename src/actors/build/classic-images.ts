@@ -1,7 +1,9 @@
 /** The images that the classic builder leaves of its steps, which are its cache, too. */
+import { DEFAULT_PATH } from '../../build/dockerfile/scope.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Image, ImageConfigDocument, ImageHistory, ImageRuntimeConfig } from '../../ports/images.js';
 import type { LayerInfo } from '../../ports/storage.js';
+import type { Platform } from '../../registry/platform.js';
 import type { StageState } from './stage-state.js';
 
 /** The diff ID of a tar without entries; an image leaves such a layer out. */
@@ -73,6 +75,13 @@ export class ClassicImages {
     );
     return { ...next, image: image.id };
   }
+}
+
+/** Returns the state of a stage that begins with nothing. */
+export function emptyState({ architecture, os, variant }: Platform): StageState {
+  const nothing = { author: '', topLayer: undefined, image: undefined, diffIds: [], history: [], hasOwnCmd: false };
+  const config = { Env: [`PATH=${DEFAULT_PATH}`] };
+  return { ...nothing, config, architecture, os, variant: variant === '' ? undefined : variant };
 }
 
 /** Returns the state after a step that was made before. */

@@ -1,5 +1,6 @@
 /** Configurations of images, for who wants to know about an image without having its files. */
 import { isEngineError } from '../../errors/engine-error.js';
+import { isFor } from '../../images/platform.js';
 import { parseReference, withDefaultTag } from '../../images/reference.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { BuildRequest } from '../../ports/build.js';
@@ -29,7 +30,7 @@ export class ImageConfigs {
 
   /** Looks here first, unless `pull` is set. @throws EngineError as a pull does. */
   async find({ name, platform, pull, credentials }: ImageQuestion, signal: AbortSignal): Promise<ImageAnswer> {
-    const present = pull ? undefined : await this.#present(name);
+    const present = pull ? undefined : await this.#present(name, platform);
     if (present !== undefined) return present;
     const reference = withDefaultTag(parseReference(name));
     const granted = await credentials(reference.domain);
@@ -39,10 +40,11 @@ export class ImageConfigs {
     return { digest, config: configBytes };
   }
 
-  async #present(name: string): Promise<ImageAnswer | undefined> {
+  async #present(name: string, platform: Platform | undefined): Promise<ImageAnswer | undefined> {
     try {
-      const { id } = this.images.resolve(name);
-      return { digest: id, config: await this.images.configBytes(id) };
+      const image = this.images.resolve(name);
+      if (platform !== undefined && !isFor(image, platform)) return undefined;
+      return { digest: image.id, config: await this.images.configBytes(image.id) };
     } catch (error) {
       if (isEngineError(error, 'not-found')) return undefined;
       throw error;

@@ -39,10 +39,12 @@ export class BaseImages {
     private readonly tools: SolveTools,
     private readonly vertices: Vertices,
     private readonly signal: AbortSignal,
+    /** That of images for which the Dockerfile names none; undefined: one that is here may have any. */
+    private readonly platform: Platform | undefined,
   ) {}
 
   /** Returns the configuration of an image. @throws EngineError with the step and the lines to blame. */
-  async load({ name, written, platform, lines }: WantedBase): Promise<BaseImage> {
+  async load({ name, written, platform = this.platform, lines }: WantedBase): Promise<BaseImage> {
     const step = `[internal] load metadata for ${name}`;
     const key = JSON.stringify([name, platform]);
     const loading =

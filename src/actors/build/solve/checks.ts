@@ -14,6 +14,8 @@ export interface CheckedBuild {
   readonly dockerfile: Dockerfile;
   readonly request: BuildRequest;
   readonly host: Platform;
+  /** The one that is built for. */
+  readonly platform: Platform;
   readonly images: BaseImages;
   readonly ignore: readonly string[];
 }
@@ -22,7 +24,7 @@ export interface CheckedBuild {
  * Warns about the stages that are built. All images have been loaded.
  * @throws DockerfileError when the Dockerfile or the client wants warnings to be errors.
  */
-export async function checkBuild({ dockerfile, request, host, images, ignore }: CheckedBuild): Promise<void> {
+export async function checkBuild({ dockerfile, request, host, platform, images, ignore }: CheckedBuild): Promise<void> {
   const { observer, buildArgs, target, namedContexts } = request;
   const config = buildArgs.get(CONFIG_ARG);
   const options = {
@@ -30,7 +32,7 @@ export async function checkBuild({ dockerfile, request, host, images, ignore }: 
     buildArgs,
     host,
     buildPlatform: host,
-    targetPlatform: host,
+    targetPlatform: platform,
     hasContext: (key: string) => namedContexts.has(key),
     allStages: false,
     ignore: new IgnoreMatcher(ignore),

@@ -4,7 +4,7 @@ import { normalizeReference } from '../../../build/dockerfile/reference.js';
 import { parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { NamedContext, PlatformResult } from '../../../ports/build.js';
-import { buildHost } from '../build-host.js';
+import type { TargetPlatform } from '../target-platform.js';
 import { type BaseImages, imageStep } from './base.js';
 import { ClientContext } from './contexts.js';
 import { copyOperation } from './copy.js';
@@ -44,6 +44,8 @@ export class NamedContexts {
   constructor(
     private readonly tools: SolveTools,
     private readonly vertices: Vertices,
+    /** For stages that begin with nothing but files. */
+    private readonly platform: TargetPlatform,
   ) {}
 
   /** Returns what a stage based on a context begins with. */
@@ -60,7 +62,7 @@ export class NamedContexts {
       return resultBegin(name, context.result);
     }
     const files = await this.files(name, images, lines);
-    const state = scratchState(buildHost());
+    const state = scratchState(this.platform);
     if (files === undefined) return { state, last: undefined, history: [] };
     const last = newStep({
       name: `[context ${name}] copy files`,
@@ -114,7 +116,7 @@ function imageOf(reference: string): { readonly name: string; readonly written: 
 
 function resultBegin(name: string, { config: document, topLayer }: PlatformResult): Begin {
   const { config = {}, author = '', os, architecture, variant, history = [] } = document;
-  const state = { ...scratchState({ os, architecture }), config, author, variant };
+  const state = { ...scratchState({ os, architecture, variant: '', osVersion: '' }), config, author, variant };
   if (topLayer === undefined) return { state, last: undefined, history };
   const last = newStep({
     name: `[context ${name}] FROM ${name}`,

@@ -1,12 +1,13 @@
 /** Plans a build: which steps the target needs, what each begins with, and what the image will say. */
 import type { Dockerfile, Instruction } from '../../../build/dockerfile/ast.js';
 import { parseDockerfile } from '../../../build/dockerfile/parse.js';
+import { formatPlatform } from '../../../build/dockerfile/platform.js';
 import { StageScope } from '../../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../../build/dockerfile/stage-graph.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import { buildHost } from '../build-host.js';
-import { refuseOthers } from '../refusals.js';
+import { basePlatform, type TargetPlatform, targetPlatform } from '../target-platform.js';
 import { BaseImages, imageStep } from './base.js';
 import { checkBuild } from './checks.js';
 import { ClientContext, loadIgnoreFile } from './contexts.js';
@@ -45,23 +46,24 @@ export class Planner {
   readonly #usedArgs = new Set<string>();
   readonly #budget = new PlanBudget();
   readonly #host = buildHost();
+  readonly #platform: TargetPlatform;
 
   /** @throws DockerfileError */
   constructor(tools: SolveTools, vertices: Vertices, signal: AbortSignal) {
     const { request } = tools;
     this.#request = request;
-    refuseOthers(request, this.#host);
+    this.#platform = targetPlatform(request);
     this.#dockerfile = parseDockerfile(request.dockerfile.text);
-    this.#contexts = new NamedContexts(tools, vertices);
+    this.#contexts = new NamedContexts(tools, vertices, this.#platform);
     this.#graph = new StageGraph(this.#dockerfile, {
       target: request.target,
       buildArgs: request.buildArgs,
       host: this.#host,
       buildPlatform: this.#host,
-      targetPlatform: this.#host,
+      targetPlatform: this.#platform,
       hasContext: (key) => request.namedContexts.has(key),
     });
-    this.#images = new BaseImages(tools, vertices, signal);
+    this.#images = new BaseImages(tools, vertices, signal, basePlatform(this.#platform));
     this.#names = new StepNames(this.#dockerfile.escape);
     this.#ignore = loadIgnoreFile(request, vertices);
     this.#ignore.catch(() => undefined);
@@ -89,13 +91,14 @@ export class Planner {
       dockerfile: this.#dockerfile,
       request: this.#request,
       host: this.#host,
+      platform: this.#platform,
       images: this.#images,
       ignore: await this.#ignore,
     });
     const target = this.#plans.get(graph.target);
     if (target === undefined) throw invalid('the target is not planned');
     const unusedArgs = [...this.#request.buildArgs.keys()].filter((key) => !this.#usedArgs.has(key));
-    return { target: this.#labelled(target), platform: `${this.#host.os}/${this.#host.architecture}`, unusedArgs };
+    return { target: this.#labelled(target), platform: formatPlatform(this.#platform), unusedArgs };
   }
 
   /** Resolves when nothing that the plan has begun is under way. */
@@ -143,7 +146,7 @@ export class Planner {
       };
     }
     if (base.kind === 'scratch')
-      return { state: scratchState(this.#host), scope: undefined, last: undefined, history: [], triggers: [] };
+      return { state: scratchState(this.#platform), scope: undefined, last: undefined, history: [], triggers: [] };
     if (base.kind === 'context') {
       const begin = await this.#contexts.base(base.name, this.#images, lines);
       return { ...begin, scope: undefined, triggers: begin.state.config.OnBuild ?? [] };

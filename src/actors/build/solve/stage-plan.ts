@@ -3,6 +3,7 @@ import type { ConfigInstruction } from '../config-steps.js';
 import type { Instruction } from '../../../build/dockerfile/ast.js';
 import { isEngineError } from '../../../errors/engine-error.js';
 import { DEFAULT_PATH, type StageScope } from '../../../build/dockerfile/scope.js';
+import type { Platform } from '../../../build/dockerfile/platform.js';
 import type { ImageConfigDocument, ImageHistory } from '../../../ports/images.js';
 import { configStep } from '../config-steps.js';
 import type { StageState } from '../stage-state.js';
@@ -30,12 +31,12 @@ export const EXPORTED = 'buildkit.exporter.image.v0';
 
 const NO_FILES = { topLayer: undefined, diffIds: [], history: [], image: undefined, hasOwnCmd: false } as const;
 
-export function scratchState({ os, architecture }: { readonly os: string; readonly architecture: string }): StageState {
+export function scratchState({ os, architecture, variant }: Platform): StageState {
   return {
     ...NO_FILES,
     config: { Env: [`PATH=${DEFAULT_PATH}`], WorkingDir: '/' },
     author: '',
-    variant: undefined,
+    variant: variant === '' ? undefined : variant,
     os,
     architecture,
   };
