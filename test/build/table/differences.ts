@@ -19,11 +19,6 @@ export const DIFFERENCES: ReadonlyMap<string, string> = list({
   [ATTRIBUTES]: ['add several archives', 'add an archive with attributes'],
   [WHITEOUTS]: ['add an archive of whiteouts'],
   'dockerd makes an empty file of one that an exception takes back': ['ignore "**\\n!**/*.md\\nd/g\\n"'],
-  'other platforms are not built for yet': [
-    'another platform',
-    'another platform with a variant',
-    'the platform of the build',
-  ],
   'a link of an archive that leads to nothing is not followed': ['add an archive with a link that leads out'],
   'dockerd tells where the files of a base come from after the steps over them': ['a context as base'],
   'a time that is none is left aside': ['source date epoch that is none'],
