@@ -1,7 +1,7 @@
 /** Makes an image of one layer from an archive of a file system. */
 import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
-import { rm, statfs } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { cancelled, invalid, isEngineError } from '../errors/engine-error.js';
@@ -12,6 +12,7 @@ import { DEFAULT_LIMITS, sendRequest } from '../registry/http.js';
 import { storageError } from '../storage/storage-error.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { applyChanges } from './changes.js';
+import { layerFromFile } from './layer-from-file.js';
 
 export interface ImportDeps {
   readonly images: ImageStore;
@@ -43,27 +44,20 @@ export async function importImage(
   request: ImportRequest,
 ): Promise<Image> {
   const config = applyChanges({}, request.changes);
-  const staged = await layers.stage();
   const blobPath = join(tmpDir, `import-${randomUUID()}`);
   try {
     await receive(request, blobPath);
-    const { bavail, bsize } = await statfs(staged.diffDir);
-    const { diffDir, tarSplitPath, idMaps } = staged;
-    const { diffId, ...extracted } = await pool
-      .run('extract-layer', { blobPath, maxTarBytes: bavail * bsize, diffDir, tarSplitPath, idMaps })
-      .catch(refuseDamage);
-    request.signal.throwIfAborted();
-    const layer = await staged.commit({ ...extracted, diffId, parent: undefined });
+    const layer = await layerFromFile({ layers, pool }, { blobPath, parent: undefined }).catch(refuseDamage);
     layers.retain(layer.chainId);
     try {
-      const image = await images.create(Buffer.from(JSON.stringify(documentOf(request, config, diffId))));
+      request.signal.throwIfAborted();
+      const image = await images.create(Buffer.from(JSON.stringify(documentOf(request, config, layer.diffId))));
       if (request.reference !== undefined) await images.tag(request.reference, image.id);
       return images.get(image.id) ?? image;
     } finally {
       await layers.release(layer.chainId);
     }
   } catch (error) {
-    await staged.discard();
     throw request.signal.aborted && !isEngineError(error)
       ? cancelled('the import was cancelled', { cause: error })
       : error;

@@ -148,15 +148,16 @@ test('a service is built with arguments, up to a target, and again when a file c
   const file = (name: string, content: string): void => writeFileSync(join(directory, 'built', name), content);
   file('Dockerfile', `FROM ${image} AS base\nARG WHO\nCOPY f /f\nRUN echo "$WHO" >> /f\nFROM base\nRUN exit 1\n`);
   file('.dockerignore', 'left-out\n');
-  const service = `{build: {context: built, target: base, args: {WHO: you}, labels: {made: here}}, command: cat /f}`;
+  const build = '{context: built, target: base, args: {WHO: you}, labels: {made: here}}';
+  const service = `{image: shop/made, build: ${build}, command: cat /f}`;
   writeFileSync(join(directory, 'docker-compose.yml'), `version: '2.4'\nservices:\n  made: ${service}\n`);
   for (const content of ['first for ', 'second for ']) {
     file('f', content);
     assert.match(await compose('up', '--build', '--no-color'), new RegExp(`${content}you\n`));
   }
-  assert.match(await compose('build'), /Using cache/);
+  assert.match(await compose('build'), /Using cache|CACHED/);
   const label = '{{.Config.Labels.made}}';
-  assert.equal(await dockerOk(engine, ['image', 'inspect', '-f', label, 'shop_made']), 'here');
-  await compose('down', '-t', '0', '--rmi', 'local');
-  assert.equal(await dockerOk(engine, ['images', '-q', 'shop_made']), '');
+  assert.equal(await dockerOk(engine, ['image', 'inspect', '-f', label, 'shop/made']), 'here');
+  await compose('down', '-t', '0', '--rmi', 'all');
+  assert.equal(await dockerOk(engine, ['images', '-q', 'shop/made']), '');
 });

@@ -1,22 +1,22 @@
 /** A cache that a client has in a directory of its own: it sends the blobs that are asked for. */
 import { createHash, randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
-import { rm, statfs } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { MAX_DOCUMENT_BYTES, readCacheDocument } from '../../build/cache/cache-document.js';
+import { withinRoom } from '../../build/sources/disk-room.js';
 import { dataLoss } from '../../errors/engine-error.js';
+import { layerFromFile, type LayerFileDeps } from '../../images/layer-from-file.js';
 import type { ContentSource } from '../../ports/build.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
 import { cacheConfigOf } from '../../registry/cache-manifest.js';
 import type { ResolvedLayer } from '../../registry/resolve.js';
 import { storageError } from '../../storage/storage-error.js';
-import type { WorkerPool } from '../../workers/pool.js';
 import { documentSteps, type RemoteCache } from './remote-steps.js';
 
-export interface ContentCacheDeps {
+export interface ContentCacheDeps extends LayerFileDeps {
   readonly layers: LayerStore;
-  readonly pool: WorkerPool;
   /** Directory for blobs until they are unpacked. */
   readonly tmpDir: string;
 }
@@ -80,18 +80,11 @@ async function fetchLayer(
   signal: AbortSignal,
 ): Promise<void> {
   const blobPath = join(tmpDir, `cache-layer-${randomUUID()}`);
-  const staged = await layers.stage();
   try {
-    await receive(content.read(blob.digest, signal), blob.sizeBytes, blobPath, signal);
-    const { diffDir, tarSplitPath, idMaps } = staged;
-    const { bavail, bsize } = await statfs(diffDir);
-    const limits = { maxTarBytes: bavail * bsize, diffDir, tarSplitPath, idMaps };
-    const { diffId: own, ...extracted } = await pool.run('extract-layer', { blobPath, ...limits }, { signal });
-    if (own !== diffId) throw dataLoss(`layer ${blob.digest} is not ${diffId}`, { code: 'DIFF_ID_MISMATCH' });
-    await staged.commit({ ...extracted, diffId, parent });
-  } catch (error) {
-    await staged.discard();
-    throw error;
+    await withinRoom(tmpDir, signal, (abort) =>
+      receive(content.read(blob.digest, abort), blob.sizeBytes, blobPath, abort),
+    );
+    await layerFromFile({ layers, pool }, { blobPath, parent, diffId });
   } finally {
     await rm(blobPath, { force: true });
   }

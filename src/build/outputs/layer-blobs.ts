@@ -20,6 +20,9 @@ export interface LayerBlobsDeps {
   readonly tmpDir: string;
 }
 
+/** Pieces in which files of layers are read: each one costs a message to the client. */
+const PIECE_BYTES = 1024 * 1024;
+
 export class LayerBlobs {
   readonly #files = new Map<Digest, Promise<LayerFile>>();
   readonly #paths = new Map<Digest, string>();
@@ -46,7 +49,7 @@ export class LayerBlobs {
 
   /** @param digest of a blob that has been made. */
   read(digest: Digest): Readable {
-    return createReadStream(this.path(digest));
+    return createReadStream(this.path(digest), { highWaterMark: PIECE_BYTES });
   }
 
   /** Returns the file of a blob that has been made. */

@@ -5,7 +5,7 @@ import type { LayerBlob, TravellingCache } from '../../build/outputs/travelling-
 import type { Digest } from '../../ports/storage.js';
 import { cacheManifest, type CacheManifestForm } from '../../registry/cache-manifest.js';
 import { digestOf } from '../../registry/client.js';
-import type { ClientContent } from './client-content.js';
+import type { ClientContent, ContentBlob } from './client-content.js';
 
 export interface ClientCacheParts {
   /** Makes files of layers. */
@@ -29,7 +29,7 @@ export async function sendCache(
   { openBlobs }: ClientCacheParts,
   signal: AbortSignal,
 ): Promise<Descriptor> {
-  const send = async (name: string, digest: Digest, sizeBytes: number, bytes: AsyncIterable<Uint8Array>) => {
+  const send = async (name: string, digest: Digest, sizeBytes: number, bytes: ContentBlob['bytes']) => {
     const sent = show(`writing ${name} ${digest}`);
     await content.write({ digest, sizeBytes, bytes }, signal);
     sent();
@@ -40,14 +40,14 @@ export async function sendCache(
     const layers: LayerBlob[] = [];
     for (const { chainId } of cache.layers) {
       const { digest, sizeBytes } = await blobs.blob(chainId, signal);
-      await send('layer', digest, sizeBytes, blobs.read(digest));
+      await send('layer', digest, sizeBytes, () => blobs.read(digest));
       layers.push({ digest, sizeBytes, mediaType });
     }
     const config = cache.document(layers);
-    await send('config', digestOf(config), config.length, onePiece(config));
+    await send('config', digestOf(config), config.length, () => onePiece(config));
     const manifest = cacheManifest(form, config, layers);
     const { digest, bytes } = manifest;
-    await send('cache image manifest', digest, bytes.length, onePiece(bytes));
+    await send('cache image manifest', digest, bytes.length, () => onePiece(bytes));
     return { mediaType: manifest.mediaType, digest, size: bytes.length };
   } finally {
     await blobs.close();

@@ -17,7 +17,8 @@ import type { Session } from './session.js';
 export interface ContentBlob {
   readonly digest: Digest;
   readonly sizeBytes: number;
-  readonly bytes: AsyncIterable<Uint8Array>;
+  /** Opens the bytes; it is not called when the client has the blob. */
+  readonly bytes: () => AsyncIterable<Uint8Array>;
 }
 
 const SERVICE = '/containerd.services.content.v1.Content';
@@ -52,10 +53,10 @@ export class ClientContent implements ContentSource {
     };
     const whole = { ref: `engined-${digest}`, total: BigInt(sizeBytes), expected: digest };
     try {
-      let offset = (await ask({ action: WriteAction.STAT, ...whole })).offset;
-      // The rest of an earlier write may be anything.
-      if (offset > 0n) offset = 0n;
-      for await (const data of bytes) {
+      await ask({ action: WriteAction.STAT, ...whole });
+      // Every write begins at 0: the rest of an earlier one may be anything.
+      let offset = 0n;
+      for await (const data of bytes()) {
         await ask({ action: WriteAction.WRITE, ...whole, offset, data });
         offset += BigInt(data.length);
       }

@@ -200,7 +200,10 @@ class TreeReceiver {
   /** Begins to write the rest of a file; resolves when another may begin. @throws what an earlier one failed with. */
   async #end(file: FileWriter): Promise<void> {
     const bytes = file.heldBytes;
-    const ending = file.end().catch((error: unknown) => void (this.#failure ??= { error }));
+    const ending = file.end().catch((error: unknown) => {
+      this.#failure ??= { error };
+      return file.abandon();
+    });
     const noted = ending.then(() => {
       this.#ending.delete(noted);
       this.#endingBytes -= bytes;

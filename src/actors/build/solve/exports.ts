@@ -5,7 +5,7 @@ import { EngineError } from '../../../errors/engine-error.js';
 import type { BuildOutput, PlatformResult } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import { configBytes } from './image-config.js';
-import { withTimes } from './rewrite-times.js';
+import { rewriteTimes } from './rewrite-times.js';
 import { NO_FILES } from './step-result.js';
 import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
@@ -22,7 +22,7 @@ export async function exportResult(
     if (signal.aborted) throw new EngineError('cancelled', 'context canceled');
     if (output.kind === 'image') {
       const { epoch } = output;
-      const shown = epoch === undefined ? result : await withTimes(tools, result, epoch, signal);
+      const shown = epoch === undefined ? result : await rewriteTimes(tools, result, epoch, signal);
       image = await exportImage(tools, vertices, shown, output);
       await output.named?.();
     } else if (output.kind === 'files') await exportFiles(tools, result, output);

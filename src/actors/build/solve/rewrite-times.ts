@@ -1,6 +1,6 @@
 /** Gives the files of a result the time that a client asks for, so that equal builds give equal images. */
-import { statfs } from 'node:fs/promises';
 import { LayerBlobs } from '../../../build/outputs/layer-blobs.js';
+import { layerFromFile, type TarFile } from '../../../images/layer-from-file.js';
 import type { PlatformResult } from '../../../ports/build.js';
 import { chainId, chainOf } from '../../../ports/chain-id.js';
 import type { Digest } from '../../../ports/storage.js';
@@ -11,7 +11,7 @@ import type { SolveTools } from './tools.js';
  * The layers are held until the build ends.
  * @param epoch in seconds since 1970.
  */
-export async function withTimes(
+export async function rewriteTimes(
   tools: SolveTools,
   result: PlatformResult,
   epoch: number,
@@ -26,7 +26,8 @@ export async function withTimes(
   try {
     for (const layer of chain.slice(baseLayers)) {
       const { digest, diffId } = await blobs.blob(layer, signal);
-      topLayer = await addLayer(tools, { blobPath: blobs.path(digest), diffId, parent: topLayer }, signal);
+      signal.throwIfAborted();
+      topLayer = await addLayer(tools, { blobPath: blobs.path(digest), diffId, parent: topLayer });
       diffIds.push(diffId);
     }
   } finally {
@@ -35,31 +36,12 @@ export async function withTimes(
   return { ...result, topLayer, config: { ...config, rootfs: { ...config.rootfs, diff_ids: diffIds } } };
 }
 
-interface NewLayer {
-  readonly blobPath: string;
-  readonly diffId: Digest;
-  readonly parent: Digest | undefined;
-}
-
 async function addLayer(
   { deps, layers: held }: SolveTools,
-  { blobPath, diffId, parent }: NewLayer,
-  signal: AbortSignal,
+  file: TarFile & { readonly diffId: Digest },
 ): Promise<Digest> {
-  const { layers, blobParts } = deps;
-  const chain = chainId(parent, diffId);
-  if (layers.find(chain) === undefined) {
-    const staged = await layers.stage();
-    try {
-      const { diffDir, tarSplitPath, idMaps } = staged;
-      const { bavail, bsize } = await statfs(diffDir);
-      const order = { blobPath, maxTarBytes: bavail * bsize, diffDir, tarSplitPath, idMaps };
-      await staged.commit({ ...(await blobParts.pool.run('extract-layer', order, { signal })), parent });
-    } catch (error) {
-      await staged.discard();
-      throw error;
-    }
-  }
+  const chain = chainId(file.parent, file.diffId);
+  if (deps.layers.find(chain) === undefined) await layerFromFile(deps.blobParts, file);
   held.hold(chain);
   return chain;
 }

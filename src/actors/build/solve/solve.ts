@@ -42,10 +42,10 @@ export class Solve {
   /** @throws EngineError, DockerfileError */
   async plan(): Promise<void> {
     const planner = new Planner(this.#tools, this.#vertices, this.#signal);
-    const importing = CacheImports.load(this.#tools, this.#vertices, this.#signal);
-    importing.catch(() => undefined);
-    const plan = await this.#whole(planner);
-    const imports = await importing;
+    const both = [this.#whole(planner), CacheImports.load(this.#tools, this.#vertices, this.#signal)] as const;
+    // Neither goes on after the other's failure is told.
+    await Promise.allSettled(both);
+    const [plan, imports] = await Promise.all(both);
     const schedule = new Schedule(plan.target.last);
     for (const step of schedule.steps) this.#vertices.announce(step);
     this.#planned = { plan, schedule, imports };

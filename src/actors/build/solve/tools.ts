@@ -5,6 +5,7 @@ import type { BuildCache, HeldRecord } from '../../../ports/build-cache.js';
 import type { BuildSources } from '../../../ports/build-sources.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import type { LayerBlobsDeps } from '../../../build/outputs/layer-blobs.js';
+import type { LayerFileDeps } from '../../../images/layer-from-file.js';
 import type { ImageEmit } from '../../../images/removal.js';
 import type { Logger } from '../../../ports/logger.js';
 import type { Digest, LayerStore } from '../../../ports/storage.js';
@@ -33,7 +34,7 @@ export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
   readonly tmpDir: string;
   readonly log: Logger;
   /** For layers that become files. */
-  readonly blobParts: LayerBlobsDeps;
+  readonly blobParts: LayerBlobsDeps & LayerFileDeps;
 }
 
 export class SolveTools {
