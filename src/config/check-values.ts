@@ -122,18 +122,15 @@ const FEATURES: ReadonlySet<string> = new Set([
 ]);
 
 /** Drivers and options that other daemons have: they are known, and refused with the reason. */
-const FOREIGN_DRIVERS = ['fuse-overlayfs', 'btrfs', 'zfs'];
-const FOREIGN_OPTIONS: readonly DriverOption[] = [
-  { name: 'zfs.fsname', value: 'any' },
-  { name: 'btrfs.min_space', value: 'size' },
-];
+const FOREIGN_DRIVERS = ['fuse-overlayfs', 'zfs'];
+const FOREIGN_OPTIONS: readonly DriverOption[] = [{ name: 'zfs.fsname', value: 'any' }];
 
 function checkStorage({ storageDriver, storageOpts }: Values, report: Report): void {
   if (storageDriver === 'windowsfilter')
     report('storageDriver', 'storage driver windowsfilter is only available on Windows');
   else if (FOREIGN_DRIVERS.includes(storageDriver)) {
     const names = STORAGE_DRIVERS.map(({ name }) => name).join(', ');
-    report('storageDriver', `storage-driver ${storageDriver}: this daemon has the storage driver ${names} only`);
+    report('storageDriver', `storage-driver ${storageDriver}: this daemon has the storage drivers ${names} only`);
   } else if (storageDriver !== '' && !STORAGE_DRIVERS.some(({ name }) => name === storageDriver))
     report('storageDriver', `driver not supported: ${storageDriver}`);
   const driver = storageDriver || DEFAULT_STORAGE_DRIVER;

@@ -3,7 +3,7 @@
  * strings.
  */
 import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
-import { makeDevice, makeFifo, setTimes } from '../sys/files/inode.js';
+import { makeDevice, makeFifo, makeSocket, setTimes } from '../sys/files/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
 import { fsPath } from './byte-path.js';
 
@@ -17,16 +17,32 @@ export function contentXattrs(at: string): string[] {
   return listXattrs(fsPath(at)).filter((name) => !NOT_COPIED.test(name));
 }
 
-/** Gives `to` the owner, mode, extended attributes and times of `from`. */
-export function copyAttributes(from: string, stat: BigIntStats, to: string): void {
+/** All that belongs to an inode besides its content. */
+export interface Attributes {
+  readonly stat: BigIntStats;
+  readonly xattrs: readonly (readonly [name: string, value: Buffer])[];
+}
+
+export function readAttributes(at: string, stat: BigIntStats): Attributes {
+  const xattrs = contentXattrs(at).flatMap((name): [string, Buffer][] => {
+    const value = getXattr(fsPath(at), name);
+    return value ? [[name, value]] : [];
+  });
+  return { stat, xattrs };
+}
+
+/** Sets owner, mode, extended attributes and times. */
+export function setAttributes({ stat, xattrs }: Attributes, to: string): void {
   const target = fsPath(to);
   lchownSync(target, Number(stat.uid), Number(stat.gid));
   if (!stat.isSymbolicLink()) chmodSync(target, Number(stat.mode & 0o7777n));
-  for (const name of contentXattrs(from)) {
-    const value = getXattr(fsPath(from), name);
-    if (value) setXattr(target, name, value);
-  }
+  for (const [name, value] of xattrs) setXattr(target, name, value);
   copyTimes(stat, to);
+}
+
+/** Gives `to` the owner, mode, extended attributes and times of `from`. */
+export function copyAttributes(from: string, stat: BigIntStats, to: string): void {
+  setAttributes(readAttributes(from, stat), to);
 }
 
 /** Sets the modification time of `stat` (and the same access time) on `to`. */
@@ -35,12 +51,13 @@ export function copyTimes(stat: BigIntStats, to: string): void {
   setTimes(fsPath(to), Number((stat.mtimeNs - nanoseconds) / NS_PER_S), Number(nanoseconds));
 }
 
-/** Copies anything but a directory or a socket to a free name; shares the blocks if the file system can. */
+/** Copies anything but a directory to a free name; shares the blocks if the file system can. */
 export function copyInode(from: string, stat: BigIntStats, to: string): void {
   const target = fsPath(to);
   if (stat.isFile()) copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
   else if (stat.isSymbolicLink()) symlinkSync(readlinkSync(fsPath(from), 'buffer'), target);
   else if (stat.isFIFO()) makeFifo(target);
+  else if (stat.isSocket()) makeSocket(target);
   else makeDevice(target, stat.isCharacterDevice() ? 'char' : 'block', deviceMajor(stat.rdev), deviceMinor(stat.rdev));
   copyAttributes(from, stat, to);
 }

@@ -132,8 +132,8 @@ for (const [what, args, message] of [
   ['a group that does not exist', ['--group', 'nobody-has-this'], 'group nobody-has-this not found'],
   [
     'a storage driver that is not there',
-    ['--storage-driver', 'btrfs'],
-    'storage-driver btrfs: this daemon has the storage driver overlay2 only',
+    ['--storage-driver', 'zfs'],
+    'storage-driver zfs: this daemon has the storage drivers overlay2, btrfs only',
   ],
   ['rootless without a user namespace', ['--rootless'], 'rootless: the daemon must run in a user namespace of its own'],
   [
@@ -267,9 +267,9 @@ test('check: a machine that has everything, one that lacks programs, and how the
   } finally {
     process.env['PATH'] = path;
   }
-  const refused = await check('--storage-driver', 'btrfs');
+  const refused = await check('--storage-driver', 'zfs');
   assert.equal(refused.code, 1);
-  assert.match(refused.stdout + refused.stderr, /storage-driver btrfs/);
+  assert.match(refused.stdout + refused.stderr, /storage-driver zfs/);
 });
 
 test('--help, --version and --print-config-schema', async () => {

@@ -75,6 +75,8 @@ export interface StorageDriver {
   readonly status: readonly (readonly [name: string, value: string])[];
   /** IDs of the writable layers that are mounted. Called once, before everything else. */
   recover(): Promise<readonly string[]>;
+  /** Makes the empty directory that a difference is unpacked into. Default: a plain one. */
+  stage?(at: string): Promise<void>;
   /**
    * Makes of the complete difference `<directory>/diff` what the driver keeps of the layer, in `directory` too. `below`
    * are the directories of the layers below it. A crash leaves the directory to the store, which removes it.

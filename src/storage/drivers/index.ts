@@ -1,8 +1,9 @@
 /** The table of storage drivers: composition opens them, and the configuration is checked against their options. */
+import { btrfs } from './btrfs/btrfs-driver.js';
 import type { DriverRow } from './driver.js';
 import { overlay2 } from './overlay/overlay-driver.js';
 
-export const STORAGE_DRIVERS: readonly DriverRow[] = [overlay2];
+export const STORAGE_DRIVERS: readonly DriverRow[] = [overlay2, btrfs];
 
 /** The driver that a daemon has when none is named. */
 export const DEFAULT_STORAGE_DRIVER = overlay2.name;

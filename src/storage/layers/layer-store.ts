@@ -97,7 +97,6 @@ interface Parts {
 
 export class DriverLayerStore implements LayerStore {
   readonly driver: string;
-  readonly driverStatus: LayerStore['driverStatus'];
   readonly #parts: Parts;
   readonly #trash: Trash;
   readonly #durability: Durability;
@@ -110,7 +109,6 @@ export class DriverLayerStore implements LayerStore {
     const { name, driver, layout, workers, log, idMaps } = parts;
     this.#parts = parts;
     this.driver = name;
-    this.driverStatus = driver.status;
     const owner = rootOwner(idMaps);
     const trash = new Trash(layout.trash, (paths) => driver.remove(paths), log);
     this.#trash = trash;
@@ -119,6 +117,10 @@ export class DriverLayerStore implements LayerStore {
     this.#readOnly = readOnly;
     const inits = new InitLayers({ layout, readOnly, trash, workers, owner });
     this.#writable = new WritableLayers({ layout, driver, readOnly, inits, trash, owner });
+  }
+
+  get driverStatus(): LayerStore['driverStatus'] {
+    return this.#parts.driver.status;
   }
 
   async load(): Promise<{ readonly removed: readonly string[] }> {
@@ -149,7 +151,7 @@ export class DriverLayerStore implements LayerStore {
     const directory = this.#parts.layout.newStaging();
     const diffDir = join(directory, DIFFERENCE);
     await mkdir(directory, { mode: 0o710 });
-    await mkdir(diffDir, { mode: 0o755 });
+    await (this.#parts.driver.stage?.(diffDir) ?? mkdir(diffDir, { mode: 0o755 }));
     return {
       diffDir,
       tarSplitPath: join(directory, 'tar-split'),

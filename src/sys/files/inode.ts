@@ -33,6 +33,7 @@ const AT_FDCWD = -100;
 const AT_SYMLINK_NOFOLLOW = 0x100;
 // linux/stat.h
 const KIND = { char: 0o020000, block: 0o060000 } as const;
+const SOCKET = 0o140000;
 
 // Two struct timespec of two 64 bit little-endian words: access time, modification time.
 const times = Buffer.alloc(32);
@@ -63,6 +64,11 @@ export function makeDevice(path: Path, kind: keyof typeof KIND, major: number, m
 /** Makes a FIFO with mode 0600 less the umask. @throws EngineError code EEXIST. */
 export function makeFifo(path: Path): void {
   mkfifo(cPath(path), 0o600);
+}
+
+/** Makes the name of a socket that nobody has bound, with mode 0600 less the umask. @throws EngineError code EEXIST. */
+export function makeSocket(path: Path): void {
+  mknod(cPath(path), SOCKET | 0o600, 0n);
 }
 
 /** Sets access and modification time of the file itself, also when it is a symbolic link. */

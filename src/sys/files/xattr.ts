@@ -1,5 +1,5 @@
 /**
- * Reads and sets extended attributes, never following a symbolic link in the last component. Paths are as in Node's fs.
+ * Reads, sets and removes extended attributes, never following a symbolic link in the last component. Paths are as in Node's fs.
  */
 import { cPath, libc, syscallError } from '../ffi/libc.js';
 
@@ -8,6 +8,10 @@ type Path = string | Buffer;
 const lsetxattr = libc.checked<[path: Path, name: string, value: Buffer, size: number, flags: number]>(
   'lsetxattr',
   'int lsetxattr(const char *path, const char *name, const void *value, size_t size, int flags)',
+);
+const lremovexattr = libc.checked<[path: Path, name: string]>(
+  'lremovexattr',
+  'int lremovexattr(const char *path, const char *name)',
 );
 const lgetxattr = libc.func<[path: Path, name: string, value: Buffer, size: number]>(
   'intptr_t lgetxattr(const char *path, const char *name, void *value, size_t size)',
@@ -22,6 +26,11 @@ const scratch = Buffer.allocUnsafeSlow(65_536);
 /** Sets an attribute, replacing its old value. @throws EngineError code ENOTSUP, EPERM, ENOSPC, ENOENT. */
 export function setXattr(path: Path, name: string, value: Buffer): void {
   lsetxattr(cPath(path), name, value, value.length, 0);
+}
+
+/** Removes an attribute. @throws EngineError code ENODATA, EPERM. */
+export function removeXattr(path: Path, name: string): void {
+  lremovexattr(cPath(path), name);
 }
 
 /** Returns the value of an attribute; undefined when it is missing or the file system has no attributes. */

@@ -103,6 +103,7 @@ export const FILE_TESTS: DriverTests = {
     assert.deepEqual(await buffer(store.tarStream(chainId)), big);
     const { diffDir, close } = store.openTar(chainId);
     close();
+    h.makeWritable(diffDir);
     const file = join(diffDir, 'big');
     writeFileSync(file, Buffer.alloc(8 << 20, 8));
     await assert.rejects(buffer(store.tarStream(chainId)), { kind: 'data-loss' });

@@ -1,15 +1,23 @@
 /** Stores of one driver below a temporary directory, and what tests of drivers do with them. Needs root. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from '../../../src/ports/logger.js';
 import type { Digest, LayerInfo } from '../../../src/ports/storage.js';
 import type { DriverRow } from '../../../src/storage/drivers/driver.js';
 import { type DriverLayerStore, openLayerStore } from '../../../src/storage/layers/layer-store.js';
+import { removeTrees } from '../../../src/storage/tasks/remove-trees.js';
 import { LayerExtractor } from '../../../src/storage/tar/layer-extractor.js';
 import { createWorkerPool } from '../../../src/workers/pool.js';
 import { type LayerEntry, sha256, tarOf } from '../image-builder.js';
+
+/** A directory of a file system that a driver needs. */
+export interface TestPlace {
+  readonly directory: string;
+  /** Lets a test damage a layer in this directory. */
+  readonly makeWritable: (directory: string) => void;
+}
 
 export class DriverHarness {
   readonly workers = createWorkerPool({ maxThreads: 2 });
@@ -25,6 +33,7 @@ export class DriverHarness {
   constructor(
     readonly driver: DriverRow,
     readonly temp = mkdtempSync(join(tmpdir(), 'storage-')),
+    readonly makeWritable: TestPlace['makeWritable'] = () => undefined,
   ) {}
 
   /** Opens the store of a name, as a start of the daemon does. The caller loads and closes it. */
@@ -47,7 +56,7 @@ export class DriverHarness {
     }
     await this.workers.close();
     const mounts = readFileSync('/proc/self/mounts', 'utf8');
-    rmSync(this.temp, { recursive: true });
+    removeTrees({ paths: [this.temp] });
     assert.equal(mounts.includes(this.temp), false, 'something stays mounted');
   }
 

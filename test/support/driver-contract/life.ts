@@ -86,6 +86,7 @@ export const LIFE_TESTS: DriverTests = {
     const marks = readdirSync(join(root, 'unsynced'));
     assert.equal(marks.length, 2);
     for (const name of marks) writeFileSync(join(root, 'unsynced', name), 'another boot');
+    h.makeWritable(store.openTar(torn).diffDir);
     writeFileSync(join(store.openTar(torn).diffDir, 'b'), '');
     const again = await h.open('power');
     const { removed } = await again.load();

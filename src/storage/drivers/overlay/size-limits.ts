@@ -2,17 +2,15 @@
  * Sizes of writable layers: `overlay2.size` of the daemon and `size` of a container. XFS keeps them, mounted with
  * `pquota`; elsewhere nobody would, so there they are refused.
  */
-import { closeSync, constants, openSync, readdirSync, statfsSync } from 'node:fs';
+import { closeSync, constants, openSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type EngineError, invalid, messageOf } from '../../../errors/engine-error.js';
+import { messageOf } from '../../../errors/engine-error.js';
 import type { Layout } from '../../layers/layout.js';
+import { lastOption, parseSize, refusedOption } from '../size-option.js';
 import { joinProject, limitProject, projectOf } from '../../../sys/mount/project-quota.js';
 
 export const SIZE_OPTION = 'overlay2.size';
-const SIZE = /^(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?$/i;
 const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-
-const refused = (message: string): EngineError => invalid(message, { code: 'STORAGE_OPTION' });
 
 export interface BackingFileSystem {
   readonly type: string;
@@ -28,12 +26,12 @@ export function defaultSize(
   backing: BackingFileSystem,
   storageOpts: readonly string[],
 ): number | undefined {
-  const size = storageOpts.findLast((entry) => entry.startsWith(`${SIZE_OPTION}=`))?.slice(SIZE_OPTION.length + 1);
+  const size = lastOption(storageOpts, SIZE_OPTION);
   if (size === undefined) return undefined;
   const type = backing.type === 'ext4' ? 'extfs' : backing.type;
-  if (type !== 'xfs') throw refused(`Storage Option ${SIZE_OPTION} only supported for backingFS XFS. Found ${type}`);
+  if (type !== 'xfs') throw refusedOption(`Storage Option ${SIZE_OPTION} only supported for backingFS XFS. Found ${type}`);
   if (!keepsSizes(backing))
-    throw refused(
+    throw refusedOption(
       `Storage option ${SIZE_OPTION} not supported. ` +
         'Filesystem does not support Project Quota: it must be mounted with the option pquota',
     );
@@ -42,16 +40,6 @@ export function defaultSize(
 
 function keepsSizes({ type, options }: BackingFileSystem): boolean {
   return type === 'xfs' && options.some((option) => option === 'prjquota' || option === 'pquota');
-}
-
-function parseSize(text: string, root: string): number {
-  const match = SIZE.exec(text);
-  if (!match) throw refused(`invalid size: '${text}'`);
-  const bytes = Math.floor(Number(match[1]) * 1024 ** ('kmgtp'.indexOf((match[2] ?? '').toLowerCase() || ' ') + 1));
-  const { blocks, bsize } = statfsSync(root);
-  if (bytes > blocks * bsize)
-    throw refused(`size ${text} is larger than the file system of the data root (${blocks * bsize} bytes)`);
-  return bytes;
 }
 
 export class SizeLimits {
@@ -78,9 +66,9 @@ export class SizeLimits {
   bytesFor(options: Readonly<Record<string, string>>): number | undefined {
     let bytes = this.#defaultBytes;
     for (const [name, value] of Object.entries(options)) {
-      if (name.toLowerCase() !== 'size') throw refused(`Unknown option ${name}`);
+      if (name.toLowerCase() !== 'size') throw refusedOption(`Unknown option ${name}`);
       if (!this.#isPossible)
-        throw refused("--storage-opt is supported only for overlay over xfs with 'pquota' mount option");
+        throw refusedOption("--storage-opt is supported only for overlay over xfs with 'pquota' mount option");
       bytes = parseSize(value, this.#layout.root);
     }
     return bytes === 0 ? undefined : bytes;
@@ -96,7 +84,7 @@ export class SizeLimits {
         joinProject(fd, project);
       });
     } catch (error) {
-      throw refused(`the size of the writable layer cannot be limited: ${messageOf(error)}`);
+      throw refusedOption(`the size of the writable layer cannot be limited: ${messageOf(error)}`);
     }
   }
 

@@ -1,0 +1,154 @@
+/**
+ * The driver `btrfs`: every layer is a read-only subvolume with all files of its stack, a snapshot of the one below it;
+ * a container is a writable snapshot. Subvolumes are made and deleted by requests to the kernel, not by programs.
+ *
+ *   layers/<name>/tree         the files of a layer and of those below it
+ *   writable/<id>/tree         the root file system of a container
+ *   writable/<id>/limit        a link whose text is how many bytes that may be, if the container has a size
+ *
+ * A read-only subvolume cannot leave its directory, so the store moves the plain directory around it.
+ */
+import { existsSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { invalid, messageOf } from '../../../errors/engine-error.js';
+import type { Owner } from '../../../ports/id-maps.js';
+import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
+import type { WorkerPool } from '../../../workers/pool.js';
+import { DIFFERENCE, type Layout } from '../../layers/layout.js';
+import type { DriverContext, DriverRow, StorageDriver } from '../driver.js';
+import { LIMIT, TREE } from './places.js';
+import { checkFileSystem, statusOf } from './probe.js';
+import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
+
+// linux/mount.h
+const MS_BIND = 0x1000;
+const MS_RDONLY_REMOUNT = 0x21;
+const SUBVOLUMES = [TREE, DIFFERENCE];
+
+export const btrfs: DriverRow = {
+  name: 'btrfs',
+  options: [{ name: MIN_SPACE_OPTION, value: 'size' }],
+  ownPlaces: [],
+  check: (directory, storageOpts) => {
+    checkFileSystem(directory);
+    leastSize(directory, storageOpts);
+  },
+  open: openBtrfs,
+};
+
+async function openBtrfs({ layout, workers, storageOpts, owner }: DriverContext): Promise<StorageDriver> {
+  checkFileSystem(layout.root);
+  const leastBytes = leastSize(layout.root, storageOpts);
+  if (leastBytes !== undefined) await keepingSizes(() => workers.run('btrfs-enable-quota', { path: layout.root }));
+  return new BtrfsDriver({ layout, workers, owner, leastBytes });
+}
+
+interface Parts {
+  readonly layout: Layout;
+  readonly workers: WorkerPool;
+  readonly owner: Owner;
+  /** No container may have a smaller size. */
+  readonly leastBytes: number | undefined;
+}
+
+class BtrfsDriver implements StorageDriver {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  get status(): StorageDriver['status'] {
+    return statusOf(this.#parts.layout.root);
+  }
+
+  /** There are no mounts: a container's root file system is always in its place. */
+  async recover(): Promise<string[]> {
+    return [];
+  }
+
+  /** The lowest layer of an image stays where it was unpacked, hence a subvolume from the beginning. */
+  async stage(at: string): Promise<void> {
+    await this.#parts.workers.run('btrfs-make-tree', { at });
+  }
+
+  async apply(directory: string, [parent]: readonly string[]): Promise<void> {
+    const difference = join(directory, DIFFERENCE);
+    await this.#parts.workers.run('btrfs-seal-layer', { difference, parent, tree: join(directory, TREE) });
+  }
+
+  directories([top]: readonly string[]): string[] {
+    return top === undefined ? [] : [join(this.#parts.layout.layer(top), TREE)];
+  }
+
+  async createWritable(
+    directory: string,
+    below: readonly string[],
+    options: Readonly<Record<string, string>>,
+  ): Promise<void> {
+    const { layout, workers, owner, leastBytes } = this.#parts;
+    const sizeBytes = sizeFor(layout.root, options, leastBytes);
+    const image = below.find((path) => basename(path) === TREE);
+    const differences = below.filter((path) => path !== image).toReversed();
+    const make = (): Promise<void> =>
+      workers.run('btrfs-make-container', { directory, image, differences, sizeBytes, owner });
+    await (sizeBytes === undefined ? make() : keepingSizes(make));
+  }
+
+  root(id: string): string {
+    return join(this.#parts.layout.container(id), TREE);
+  }
+
+  async mount(id: string): Promise<void> {
+    const { layout, workers } = this.#parts;
+    const directory = layout.container(id);
+    if (!existsSync(join(directory, TREE)))
+      throw invalid(`the subvolume ${join(directory, TREE)} of the container was deleted: remove the container`, {
+        code: 'SUBVOLUME_MISSING',
+      });
+    if (existsSync(join(directory, LIMIT))) await keepingSizes(() => workers.run('btrfs-renew-limit', { directory }));
+  }
+
+  async unmount(): Promise<void> {}
+
+  async mountImage([tree]: readonly string[], at: string): Promise<void> {
+    if (tree === undefined) return;
+    await mountFileSystem(tree, at, 'none', '', MS_BIND);
+    try {
+      await mountFileSystem('none', at, 'none', '', MS_BIND | MS_RDONLY_REMOUNT);
+    } catch (error) {
+      await detachMount(at);
+      throw error;
+    }
+  }
+
+  async difference(id: string, below: readonly string[], scratch: string): Promise<string> {
+    await this.#parts.workers.run('btrfs-compare', { tree: this.root(id), below, difference: scratch });
+    return scratch;
+  }
+
+  data(): Readonly<Record<string, string>> {
+    return {};
+  }
+
+  async remove(paths: readonly string[]): Promise<void> {
+    await this.#parts.workers.run('btrfs-remove', { paths, names: SUBVOLUMES });
+  }
+
+  close(): void {}
+}
+
+/** Tells what to do when the file system cannot keep sizes. */
+async function keepingSizes(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    const { syscall } = (error as { readonly details?: { readonly syscall?: string } }).details ?? {};
+    if (!syscall || !/QUOTA|QGROUP/.test(syscall)) throw error;
+    throw invalid(
+      `btrfs: the quota groups of the file system, which keep sizes, cannot be used (${messageOf(error)}): try ` +
+        '`btrfs quota enable` on the data root, or leave the size out',
+      { code: 'STORAGE_OPTION', cause: error },
+    );
+  }
+}

@@ -1,0 +1,102 @@
+/** Worker tasks of the driver `btrfs`: all that waits for the disk. */
+import { chownSync, chmodSync, existsSync, mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type { Owner } from '../../../ports/id-maps.js';
+import { ensureQuota, limitOf, referencedBytes, setLimit } from '../../../sys/btrfs/quota-groups.js';
+import {
+  deleteSubvolume,
+  makeSnapshot,
+  makeSubvolume,
+  setReadOnly,
+  startCleaning,
+} from '../../../sys/btrfs/subvolumes.js';
+import { toBytePath } from '../../byte-path.js';
+import { removeTrees } from '../../tasks/remove-trees.js';
+import { applyDifference } from '../../trees/apply-difference.js';
+import { makeDifference } from '../../trees/make-difference.js';
+import { LIMIT, TREE } from './places.js';
+
+/** Makes an empty subvolume. */
+export function makeTree({ at }: { readonly at: string }): void {
+  makeSubvolume(at);
+}
+
+export interface SealInput {
+  /** Subvolume that becomes the lowest layer, or whose entries are copied onto a snapshot of what is below. */
+  readonly difference: string;
+  readonly parent: string | undefined;
+  readonly tree: string;
+}
+
+/** Makes the read-only tree of a layer. */
+export function sealLayer({ difference, parent, tree }: SealInput): void {
+  if (parent === undefined) renameSync(difference, tree);
+  else {
+    makeSnapshot(parent, tree);
+    applyDifference(toBytePath(difference), toBytePath(tree));
+    if (!deleteSubvolume(difference)) rmSync(difference, { recursive: true });
+  }
+  setReadOnly(tree, true);
+}
+
+export interface MakeContainerInput {
+  readonly directory: string;
+  /** The tree of the image. */
+  readonly image: string | undefined;
+  /** Differences between the image and the container, the lowest first. */
+  readonly differences: readonly string[];
+  /** Bytes that may be added to what the image has. */
+  readonly sizeBytes: number | undefined;
+  readonly owner: Owner;
+}
+
+/** Makes the writable tree of a container. */
+export function makeContainer({ directory, image, differences, sizeBytes, owner }: MakeContainerInput): void {
+  const tree = join(directory, TREE);
+  if (sizeBytes !== undefined) ensureQuota(directory);
+  if (image === undefined) {
+    makeSubvolume(tree);
+    chmodSync(tree, 0o755);
+    chownSync(tree, owner.uid, owner.gid);
+  } else makeSnapshot(image, tree);
+  for (const difference of differences) applyDifference(toBytePath(difference), toBytePath(tree));
+  if (sizeBytes === undefined) return;
+  const limitBytes = referencedBytes(tree) + sizeBytes;
+  setLimit(tree, limitBytes);
+  // A link is part of the metadata of its directory, so a crash cannot leave it empty.
+  symlinkSync(String(limitBytes), join(directory, LIMIT));
+}
+
+/** Sees to it that the limit of a container is kept: somebody may have turned the quota groups off meanwhile. */
+export function renewLimit({ directory }: { readonly directory: string }): void {
+  const bytes = Number(readlinkSync(join(directory, LIMIT)));
+  const tree = join(directory, TREE);
+  ensureQuota(directory);
+  if (limitOf(tree) !== bytes) setLimit(tree, bytes);
+}
+
+export interface CompareInput {
+  readonly tree: string;
+  readonly below: readonly string[];
+  readonly difference: string;
+}
+
+/** Makes the difference between a container and what is below it. */
+export function compareTrees({ tree, below, difference }: CompareInput): void {
+  mkdirSync(difference);
+  makeDifference(toBytePath(tree), below.map(toBytePath), toBytePath(difference));
+}
+
+/** Deletes directories of layers and containers, and makes the kernel begin to free their space. */
+export function removeDirectories({ paths, names }: { readonly paths: readonly string[]; names: readonly string[] }): void {
+  let isAny = false;
+  for (const path of paths) for (const name of names) isAny = deleteSubvolume(join(path, name)) || isAny;
+  removeTrees({ paths });
+  const [parent] = paths.map(dirname).filter((path) => existsSync(path));
+  if (isAny && parent !== undefined) startCleaning(parent);
+}
+
+/** Turns the quota groups on. */
+export function enableQuota({ path }: { readonly path: string }): void {
+  ensureQuota(path);
+}

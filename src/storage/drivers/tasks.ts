@@ -1,0 +1,10 @@
+/** Worker tasks of storage drivers. A module is loaded by the thread that first needs it. */
+export const DRIVER_TASKS = {
+  'btrfs-compare': async () => (await import('./btrfs/tasks.js')).compareTrees,
+  'btrfs-enable-quota': async () => (await import('./btrfs/tasks.js')).enableQuota,
+  'btrfs-make-container': async () => (await import('./btrfs/tasks.js')).makeContainer,
+  'btrfs-make-tree': async () => (await import('./btrfs/tasks.js')).makeTree,
+  'btrfs-remove': async () => (await import('./btrfs/tasks.js')).removeDirectories,
+  'btrfs-renew-limit': async () => (await import('./btrfs/tasks.js')).renewLimit,
+  'btrfs-seal-layer': async () => (await import('./btrfs/tasks.js')).sealLayer,
+} satisfies Record<string, () => Promise<(input: never) => unknown>>;

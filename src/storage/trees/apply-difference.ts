@@ -1,0 +1,51 @@
+/**
+ * Carries out a difference on a whole tree, for drivers whose layers are trees. Synchronous, for worker threads. Paths
+ * are byte strings.
+ */
+import { linkSync, mkdirSync, rmSync, type BigIntStats } from 'node:fs';
+import { removeXattr } from '../../sys/files/xattr.js';
+import { fsPath } from '../byte-path.js';
+import { contentXattrs, copyAttributes, copyInode } from '../copy-attributes.js';
+import { isOpaque, isWhiteout } from '../layers/marks.js';
+import { statOf } from '../stat-of.js';
+import { walkTree } from '../walk-tree.js';
+
+/**
+ * Copies the entries of `difference` into `tree`, sharing blocks where the file system can, and removes from it what
+ * the marks hide. The difference stays as it is.
+ */
+export function applyDifference(difference: string, tree: string): void {
+  const own = statOf(difference);
+  const directories: { readonly path: string; readonly stat: BigIntStats }[] = own ? [{ path: '', stat: own }] : [];
+  /** The first place in the tree of files with several names, by inode. */
+  const links = new Map<bigint, string>();
+  for (const { path, at, stat } of walkTree(difference)) {
+    const to = `${tree}/${path}`;
+    const taken = statOf(to);
+    if (stat.isDirectory()) {
+      if (taken && (!taken.isDirectory() || isOpaque(at))) clear(to);
+      if (!taken?.isDirectory() || isOpaque(at)) mkdirSync(fsPath(to), { mode: 0o700 });
+      directories.push({ path, stat });
+      continue;
+    }
+    if (taken) clear(to);
+    if (isWhiteout(stat)) continue;
+    const first = links.get(stat.ino);
+    if (first !== undefined) linkSync(fsPath(first), fsPath(to));
+    else copyInode(at, stat, to);
+    if (stat.nlink > 1n && first === undefined) links.set(stat.ino, to);
+  }
+  // Last, because what is made in a directory changes its times.
+  for (const { path, stat } of directories.toReversed())
+    replaceAttributes(`${difference}/${path}`, stat, `${tree}/${path}`);
+}
+
+function clear(at: string): void {
+  rmSync(fsPath(at), { recursive: true, force: true });
+}
+
+function replaceAttributes(from: string, stat: BigIntStats, to: string): void {
+  const wanted = new Set(contentXattrs(from));
+  for (const name of contentXattrs(to)) if (!wanted.has(name)) removeXattr(fsPath(to), name);
+  copyAttributes(from, stat, to);
+}

@@ -1,0 +1,33 @@
+/** A btrfs of its own, in a sparse file. Needs mkfs.btrfs (package btrfs-progs). */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+export class BtrfsDisk {
+  readonly #directory = mkdtempSync(join(tmpdir(), 'btrfs-disk-'));
+  readonly path = join(this.#directory, 'at');
+
+  constructor(megabytes = 2048) {
+    const file = join(this.#directory, 'image');
+    mkdirSync(this.path);
+    execFileSync('truncate', ['-s', `${megabytes}M`, file]);
+    execFileSync('mkfs.btrfs', ['-q', file], { stdio: 'pipe' });
+    execFileSync('mount', ['-o', 'loop', file, this.path], { stdio: 'pipe' });
+  }
+
+  remove(): void {
+    execFileSync('umount', ['-l', this.path]);
+    rmSync(this.#directory, { recursive: true });
+  }
+}
+
+/** Why tests on btrfs cannot run on this machine; false when they can. */
+export function noBtrfs(): string | false {
+  try {
+    new BtrfsDisk(256).remove();
+    return false;
+  } catch (error) {
+    return `no btrfs: ${String(error).split('\n', 1)[0] ?? ''}`;
+  }
+}
