@@ -46,8 +46,9 @@ export async function runFsck(
   }
 }
 
-function* describe({ dataRoot, bytes, kinds, findings }: FsckReport): Generator<string> {
+function* describe({ dataRoot, drivers, bytes, kinds, findings }: FsckReport): Generator<string> {
   yield `${dataRoot}: ${bytes} bytes`;
+  if (drivers.length > 1) yield `data of the storage drivers ${drivers.join(', ')}`;
   for (const { kind, count, bytes: sum } of kinds)
     yield `  ${kind.padEnd(12)} ${String(count).padStart(8)} ${String(sum).padStart(16)}`;
   for (const { path, reason, bytes: size, outcome } of findings) yield `${outcome}: ${path}: ${reason} (${size} bytes)`;

@@ -6,6 +6,7 @@ import { CacheGarbage } from '../build/cache/cache-garbage.js';
 import { type GcRule, gcRules } from '../build/cache/gc-rules.js';
 import { DEFAULT_BUILDER_GC } from '../config/builder-gc.js';
 import { layersOfAll } from '../images/layers-of-all.js';
+import { driverPath } from '../storage/drivers/index.js';
 import { rootOwner } from '../sys/users/id-maps.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
@@ -21,7 +22,7 @@ export function composeBuildCache(
   { images, layers, pool }: Drivers,
 ): BuildCacheParts {
   const cache = new FileBuildCache({
-    root: join(dataRoot, 'builder/cache'),
+    root: join(dataRoot, driverPath(layers.driver, 'builder/cache')),
     layers,
     pool,
     owner: rootOwner(idMaps),

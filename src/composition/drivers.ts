@@ -16,12 +16,14 @@ import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { LayerStore } from '../ports/storage.js';
+import { internal, isEngineError } from '../errors/engine-error.js';
 import { cdiDirs } from '../config/cdi-dirs.js';
 import { loadSeccompProfile, type SeccompProfile } from '../runtime/seccomp.js';
 import { createSpecBuilder } from '../runtime/spec-builder.js';
 import { ArchiveWorkers } from '../storage/archives.js';
-import { storageDriver } from '../storage/drivers/index.js';
-import { openLayerStore } from '../storage/layers/layer-store.js';
+import { driverPath } from '../storage/drivers/index.js';
+import { checkOwnOptions, driverCandidates } from '../storage/drivers/selection.js';
+import { type DriverLayerStore, openLayerStore } from '../storage/layers/layer-store.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { Volumes } from '../storage/volumes.js';
 import { rootOwner } from '../sys/users/id-maps.js';
@@ -52,7 +54,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   });
   const supervisor = composeSupervisor(base);
   const layers = await openLayers(base, pool);
-  const images = new FileImageStore(dataRoot, layers, base.reserve.urgent);
+  const images = new FileImageStore(join(dataRoot, driverPath(layers.driver, '')), layers, base.reserve.urgent);
   const metrics = await createEngineMetrics({
     ...metricsFacts(base, layers),
     containers,
@@ -66,7 +68,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const network = composeNetworks(base, networkPlugins);
   const logs = createLogDriver((container) => metrics.logObserver(container));
   const records = new ContainerRecords(
-    join(dataRoot, 'containers'),
+    join(dataRoot, driverPath(layers.driver, 'containers')),
     { write: writeRecord, read: readRecord, urgent: base.reserve.urgent },
     owner,
     creationDefaults(config),
@@ -128,10 +130,20 @@ function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base) {
   });
 }
 
-function openLayers({ live, dataRoot, log, idMaps }: Base, pool: WorkerPool) {
+async function openLayers({ live, dataRoot, log, idMaps }: Base, pool: WorkerPool): Promise<DriverLayerStore> {
   const { storageDriver: name, storageOpts } = live.fixed;
-  const driver = storageDriver(name);
-  return openLayerStore({ root: join(dataRoot, driver.name), driver, workers: pool, log, storageOpts, idMaps });
+  const candidates = driverCandidates(name, dataRoot);
+  for (const driver of candidates) {
+    checkOwnOptions(driver, storageOpts);
+    const root = join(dataRoot, driver.name);
+    try {
+      return await openLayerStore({ root, driver, workers: pool, log, storageOpts, idMaps });
+    } catch (error) {
+      if (driver === candidates.at(-1) || !isEngineError(error, 'unavailable')) throw error;
+      log.warn({ err: error, driver: driver.name }, 'storage driver cannot be used, trying the next one');
+    }
+  }
+  throw internal('no storage driver');
 }
 
 function metricsFacts(

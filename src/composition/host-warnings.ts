@@ -1,6 +1,7 @@
 /** The warnings of `info` about the host. */
 import type { FixedConfig } from '../config/config.js';
 import type { HostFacts } from '../runtime/host-facts.js';
+import { driversWithData } from '../storage/drivers/selection.js';
 
 /** Lists features that containers may ask for and this host lacks, in the words that `info` has for them. */
 export function hostWarnings({ cgroup }: HostFacts, config: FixedConfig): string[] {
@@ -17,4 +18,15 @@ export function hostWarnings({ cgroup }: HostFacts, config: FixedConfig): string
     ],
   ];
   return missing.flatMap(([has, warning]) => (has ? [] : [warning]));
+}
+
+/** Tells which storage drivers besides the one in use have data in the data root. */
+export function otherDriverWarnings(dataRoot: string, driver: string): string[] {
+  return driversWithData(dataRoot)
+    .filter((name) => name !== driver)
+    .map(
+      (name) =>
+        `WARNING: ${dataRoot} also holds images and containers of the storage driver ${name}, which are not used: ` +
+        `start the daemon with --storage-driver ${name} to have them`,
+    );
 }

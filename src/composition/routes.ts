@@ -42,7 +42,7 @@ import type { Base } from './base.js';
 import type { Builder } from './builder.js';
 import type { Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
-import { hostWarnings } from './host-warnings.js';
+import { hostWarnings, otherDriverWarnings } from './host-warnings.js';
 import type { Transfers } from './transfers.js';
 
 /** Returns the containers that use an image. */
@@ -94,6 +94,7 @@ export function composeRoutes(
         checkDataRoot(
           {
             dataRoot,
+            driver: layers.driver,
             pool,
             owners: () => presentOwners({ layers, images, volumes, containers, cache: lives.builder.cache }),
           },
@@ -115,11 +116,12 @@ export function composeRoutes(
 }
 
 function systemService(
-  { live, facts, host, settings }: Base,
+  { live, facts, host, settings, dataRoot }: Base,
   { layers, images, volumePlugins, networkPlugins, tasks, events }: Drivers,
   { containers }: Containers,
   alerts: () => readonly string[],
 ): SystemService {
+  const otherDrivers = otherDriverWarnings(dataRoot, layers.driver);
   return new SystemService({
     build: BUILD,
     figures: readProcessFigures,
@@ -130,7 +132,7 @@ function systemService(
     settings: settings.shown,
     components: () => settings.components(tasks),
     runtimeFeatures,
-    warnings: () => [...hostWarnings(facts, live.fixed), ...alerts()],
+    warnings: () => [...hostWarnings(facts, live.fixed), ...otherDrivers, ...alerts()],
     devices: () => listCdiDevices(settings.shown().cdiSpecDirs),
     listeners: () => events.subscribers,
     plugins: { volume: () => volumePlugins.known, network: () => networkPlugins.known },

@@ -6,6 +6,7 @@ import { createPushPool, createPushSystem } from '../actors/push/system.js';
 import { encodeProgress, encodeRecord } from '../http/api/progress.js';
 import { BlobRecords } from '../registry/blob-records.js';
 import { PartialBlobs } from '../registry/partial-blobs.js';
+import { driverPath } from '../storage/drivers/index.js';
 import { createWorkerPool } from '../workers/pool.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
@@ -18,11 +19,10 @@ export function composeTransfers(
   { live, dataRoot, log, replies, temporary }: Base,
   { layers, images, metrics, emit }: Drivers,
 ) {
-  const inData = (...parts: string[]): string => join(dataRoot, ...parts);
   // Archives have threads of their own, because a client that sends slowly holds its task as long as it likes.
   const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
   const transferPool = createTransferPool(availableParallelism());
-  const blobRecords = new BlobRecords(inData('image', 'distribution'));
+  const blobRecords = new BlobRecords(join(dataRoot, driverPath(layers.driver, 'image/distribution')));
   const partialBlobs = new PartialBlobs(temporary.partialDir);
   const pulls = createPullSystem({
     replies,

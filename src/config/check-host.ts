@@ -82,7 +82,15 @@ export function checkNamed(
       () => lookUp.group(named),
       (message) => report('sockets', `sockets: host ${host}: ${message}`),
     );
-  if (storageOpts.length > 0)
+  let canBe = true;
+  refuseIfThrown(
+    () => lookUp.storageDriver(storageDriver, values.dataRoot),
+    (message) => {
+      canBe = false;
+      report('storageDriver', message);
+    },
+  );
+  if (canBe && storageOpts.length > 0)
     refuseIfThrown(
       () => lookUp.storageOpts(storageDriver, values.dataRoot, storageOpts),
       (message) => report('storageOpts', `storage-opts ${storageOpts.join(', ')}: ${message}`),

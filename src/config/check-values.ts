@@ -141,7 +141,8 @@ function checkStorage({ storageDriver, storageOpts }: Values, report: Report): v
     const option = options.find((known) => known.name === name);
     if (name === 'size') report('storageOpts', 'storage option size is only available on Windows');
     else if (!option) report('storageOpts', `unknown option ${name} of storage driver ${driver}`);
-    else if (!name.startsWith(`${driver}.`))
+    // Which driver it will be is known on its host only.
+    else if (storageDriver !== '' && !name.startsWith(`${driver}.`))
       report('storageOpts', `storage option ${name} does not belong to storage driver ${driver}`);
     else if (option.value === 'size' && !/^\d+(\.\d+)? ?[kmgtp]?(i?b)?$/i.test(value))
       report('storageOpts', `invalid size '${value}' of storage option ${name}`);

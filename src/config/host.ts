@@ -4,7 +4,7 @@
  */
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { storageDriver } from '../storage/drivers/index.js';
+import { checkOwnOptions, driverCandidates } from '../storage/drivers/selection.js';
 import { readTlsCredentials, type TlsFiles } from '../sys/net/tls-credentials.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { findGroupId, groupId } from '../sys/users/group.js';
@@ -27,6 +27,8 @@ export interface HostLookUps {
   groupLater(name: string): Promise<unknown>;
   /** Reads the files of TLS. The error's `details` name the option of a file that is wrong. */
   tlsFiles(files: TlsFiles): void;
+  /** The file system of the data root has to be one of the driver; several drivers with data need a name. */
+  storageDriver(driver: string, dataRoot: string): void;
   storageOpts(driver: string, dataRoot: string, storageOpts: readonly string[]): void;
 }
 
@@ -47,10 +49,17 @@ export function readHost(): Host {
       group: groupId,
       groupLater: findGroupId,
       tlsFiles: readTlsCredentials,
-      storageOpts: (driver, dataRoot, storageOpts) =>
-        storageDriver(driver).check?.(nearestDirectory(dataRoot), storageOpts),
+      storageDriver: (driver, dataRoot) => checkDriver(driver, dataRoot, []),
+      storageOpts: checkDriver,
     },
   };
+}
+
+function checkDriver(name: string, dataRoot: string, storageOpts: readonly string[]): void {
+  const [driver] = driverCandidates(name, dataRoot);
+  if (!driver) return;
+  checkOwnOptions(driver, storageOpts);
+  driver.check?.(nearestDirectory(join(dataRoot, driver.name)), storageOpts);
 }
 
 /** Returns the directory that exists and in which a data root will be made. Its path has no link. */

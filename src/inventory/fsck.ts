@@ -3,11 +3,14 @@ import { dirname, join } from 'node:path';
 import type { Place, PlaceKind } from '../ports/inventory.js';
 import { syncDirectory } from '../sys/files/durable-file.js';
 import { STORE_PLACES } from '../storage/drivers/index.js';
+import { driversWithData } from '../storage/drivers/selection.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { type Finding, findOrphans, type Owners } from './orphans.js';
 
 export interface FsckReport {
   readonly dataRoot: string;
+  /** The storage drivers that have data there. */
+  readonly drivers: readonly string[];
   /** Bytes on the disk before a repair. */
   readonly bytes: number;
   readonly kinds: readonly { readonly kind: PlaceKind; readonly count: number; readonly bytes: number }[];
@@ -18,6 +21,8 @@ export interface FsckDeps {
   readonly dataRoot: string;
   readonly pool: Pick<WorkerPool, 'run'>;
   readonly owners: () => Promise<Owners> | Owners;
+  /** The storage driver of the running daemon, which alone is checked; undefined: all are. */
+  readonly driver?: string;
 }
 
 /**
@@ -27,15 +32,18 @@ export interface FsckDeps {
 const DOUBT_MS = 1_000;
 
 /** Checks the data root. @param repair if true, findings that nobody can miss are deleted; else nothing is changed. */
-export async function checkDataRoot({ dataRoot, pool, owners }: FsckDeps, repair: boolean): Promise<FsckReport> {
-  const places = await pool.run('take-inventory', { dataRoot, stores: STORE_PLACES, known: new Map() });
+export async function checkDataRoot(
+  { dataRoot, pool, owners, driver }: FsckDeps,
+  repair: boolean,
+): Promise<FsckReport> {
+  const asked = { dataRoot, stores: STORE_PLACES, ...(driver === undefined ? {} : { driver }) };
+  const places = await pool.run('take-inventory', { ...asked, known: new Map() });
   let known = await owners();
   let findings = findOrphans(places, known);
   if (known.isRunning && findings.length > 0) {
     await new Promise((resolve) => setTimeout(resolve, DOUBT_MS));
     const again = await pool.run('take-inventory', {
-      dataRoot,
-      stores: STORE_PLACES,
+      ...asked,
       known: new Map(places.map((place) => [place.path, place])),
     });
     known = await owners();
@@ -50,6 +58,7 @@ export async function checkDataRoot({ dataRoot, pool, owners }: FsckDeps, repair
     );
   return {
     dataRoot,
+    drivers: driversWithData(dataRoot),
     bytes: places.reduce((sum, { bytes }) => sum + bytes, 0),
     kinds: sumKinds(places),
     findings: findings.map((finding) => ({

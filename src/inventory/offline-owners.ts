@@ -7,7 +7,7 @@ import { chainOf } from '../ports/chain-id.js';
 import { isDigest } from '../images/reference.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
-import { STORAGE_DRIVERS } from '../storage/drivers/index.js';
+import { driverPath, STORAGE_DRIVERS } from '../storage/drivers/index.js';
 import { type OfflineStore, readOfflineStore } from '../storage/layers/offline.js';
 import type { Owners } from './orphans.js';
 
@@ -19,15 +19,38 @@ const list = (path: string): Promise<string[]> =>
 const hex = (digest: string): string => digest.slice('sha256:'.length);
 
 export async function readOwners(dataRoot: string): Promise<Owners> {
-  const at = (...parts: string[]): string => join(dataRoot, ...parts);
-  const stores = await Promise.all(STORAGE_DRIVERS.map(({ name }) => readOfflineStore(at(name))));
-  const whole: OfflineStore['layers'] = new Map(stores.flatMap(({ layers }) => [...layers]));
+  const drivers = await Promise.all(STORAGE_DRIVERS.map(({ name }) => readDriver(dataRoot, name)));
+  const volumes = await recorded(join(dataRoot, 'volumes'), 'volume.json');
+  const union = (of: (driver: DriverOwners) => Iterable<string>): Set<string> =>
+    new Set(drivers.flatMap((driver) => [...of(driver)]));
+  const containers = union((driver) => driver.containers);
+  return {
+    layers: union(({ kept }) => kept.map(({ shortId }) => shortId)),
+    chains: union(({ kept }) => kept.map(({ chainId }) => hex(chainId))),
+    images: union((driver) => driver.images),
+    containers,
+    writables: containers,
+    volumes,
+    cacheRecords: union((driver) => driver.cacheRecords),
+    staging: new Set(),
+    isRunning: false,
+  };
+}
+
+interface DriverOwners {
+  readonly kept: readonly { readonly shortId: string; readonly chainId: Digest }[];
+  readonly images: Iterable<string>;
+  readonly containers: ReadonlySet<string>;
+  readonly cacheRecords: readonly string[];
+}
+
+/** Reads what one storage driver has. */
+async function readDriver(dataRoot: string, name: string): Promise<DriverOwners> {
+  const at = (path: string): string => join(dataRoot, driverPath(name, path));
+  const { layers: whole, parents } = await readOfflineStore(join(dataRoot, name));
   const images = await imagesOn(at('image/content'), whole);
-  const [cached, containers, volumes] = await Promise.all([
-    readOfflineCache(at('builder/cache'), whole),
-    recorded(at('containers'), 'container.json'),
-    recorded(at('volumes'), 'volume.json'),
-  ]);
+  const cached = await readOfflineCache(at('builder/cache'), whole);
+  const containers = await recorded(at('containers'), 'container.json');
 
   const used = new Set<Digest>();
   const use = (top: Digest | undefined): void => {
@@ -36,18 +59,12 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
   };
   for (const { rootfs } of images.values()) use(chainOf(rootfs.diff_ids).at(-1));
   for (const { layer } of cached) use(layer);
-  for (const id of containers) for (const { parents } of stores) use(parents.get(id));
-  const kept = [...whole.values()].filter(({ chainId }) => used.has(chainId));
+  for (const id of containers) use(parents.get(id));
   return {
-    layers: new Set(kept.map(({ shortId }) => shortId)),
-    chains: new Set(kept.map(({ chainId }) => hex(chainId))),
-    images: new Set(images.keys()),
+    kept: [...whole.values()].filter(({ chainId }) => used.has(chainId)),
+    images: images.keys(),
     containers,
-    writables: containers,
-    volumes,
-    cacheRecords: new Set(cached.map(({ id }) => id)),
-    staging: new Set(),
-    isRunning: false,
+    cacheRecords: cached.map(({ id }) => id),
   };
 }
 

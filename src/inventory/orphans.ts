@@ -60,6 +60,7 @@ const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
   temporary: (_, { isRunning }) => unless(isRunning, 'a temporary file'),
   engine: () => undefined,
   leftover: (_, { isRunning }) => unless(isRunning, 'a write that was interrupted'),
+  foreign: () => undefined,
   directory: () => undefined,
   other: () => ({ reason: 'not made by this daemon', isRepairable: false }),
 };

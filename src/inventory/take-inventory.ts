@@ -10,9 +10,18 @@ import { BlockCounter } from './block-counter.js';
 export interface TakeInventoryInput {
   readonly dataRoot: string;
   /** The stores of layers: their directories below the data root, and what is in each besides its shelves. */
-  readonly stores: readonly { readonly name: string; readonly ownPlaces: readonly string[] }[];
+  readonly stores: readonly Store[];
+  /** The driver whose daemon runs: the data of others count as a whole. Undefined: nobody's daemon runs. */
+  readonly driver?: string;
   /** Places that change only at their top, by path. One whose time is still the same is not read again. */
   readonly known: ReadonlyMap<string, Pick<Place, 'bytes' | 'mtimeNs'>>;
+}
+
+interface Store {
+  readonly name: string;
+  readonly ownPlaces: readonly string[];
+  /** What comes before the paths of the places that each driver has. */
+  readonly prefix: string;
 }
 
 /**
@@ -39,46 +48,37 @@ const STORE_SHELVES: readonly (readonly [name: string, shelf: Shelf])[] = [
   ['staging', { kind: 'staging' }],
   ['trash', { kind: 'trash' }],
 ];
-/** The other directories of this kind, by their paths. */
-const SHELVES: Readonly<Record<string, Shelf>> = {
+/** The other directories of this kind that go with the layers of each driver. */
+const DRIVER_SHELVES: Readonly<Record<string, Shelf>> = {
   'image/content': { kind: 'image', owner: hexName },
   'image/metadata': { kind: 'image-record', owner: hexRecord },
   'image/distribution': { kind: 'push-record', owner: hexRecord },
-  'image/partial': { kind: 'partial' },
   containers: { kind: 'container' },
-  volumes: { kind: 'volume' },
   'builder/cache/records': { kind: 'cache-record', owner: recordIdOf },
   'builder/cache/directories': { kind: 'cache-directory' },
+};
+/** Those that all drivers share. */
+const SHELVES: Readonly<Record<string, Shelf>> = {
+  'image/partial': { kind: 'partial' },
+  volumes: { kind: 'volume' },
   'builder/contexts': { kind: 'temporary' },
   tmp: { kind: 'temporary' },
 };
 /** Single files and directories that the daemon keeps. */
-const ENGINE: readonly string[] = [
-  'engine-id.json',
-  'reserve',
-  'events',
-  'network',
-  'supervisor',
-  'image/references.json',
-  'builder/history',
-];
+const ENGINE: readonly string[] = ['engine-id.json', 'reserve', 'events', 'network', 'supervisor', 'builder/history'];
+/** What images have besides the shelves. */
+const REFERENCES = 'image/references.json';
 /** Damaged records that `References.load` has kept for the operator. */
-const PUT_ASIDE = /^image\/references\.json\.damaged-\d+$/;
+const PUT_ASIDE = /^(?:[a-z-]+\/)?image\/references\.json\.damaged-\d+$/;
 /** Data roots of daemons that remap users, see `dataRootFor`. */
 const REMAPPED = /^\d+\.\d+$/;
 /** Directories that hold shelves. */
-const PARENTS: readonly string[] = ['', 'image', 'builder', 'builder/cache'];
+const PARENTS: readonly string[] = ['image', 'builder', 'builder/cache'];
 const UNFINISHED = /^\.(?:new|removed)-/;
 
 /** Returns all places, in no particular order. A place that vanishes meanwhile is left out. */
-export function takeInventory({ dataRoot, stores, known }: TakeInventoryInput): Place[] {
-  const shelves = new Map(Object.entries(SHELVES));
-  for (const { name } of stores) for (const [shelf, what] of STORE_SHELVES) shelves.set(`${name}/${shelf}`, what);
-  const parents = new Set([...PARENTS, ...stores.map(({ name }) => name)]);
-  const engine = new Set([
-    ...ENGINE,
-    ...stores.flatMap(({ name, ownPlaces }) => ownPlaces.map((own) => `${name}/${own}`)),
-  ]);
+export function takeInventory({ dataRoot, stores, driver, known }: TakeInventoryInput): Place[] {
+  const { shelves, parents, engine, foreign } = mapOf(stores, driver);
   const root = toBytePath(dataRoot);
   const places: Place[] = [];
   const counter = new BlockCounter(statOf(root)?.dev ?? 0n);
@@ -97,7 +97,9 @@ export function takeInventory({ dataRoot, stores, known }: TakeInventoryInput): 
     for (const name of namesIn(path === '' ? root : `${root}/${toBytePath(path)}`)) {
       const below = path === '' ? name : `${path}/${name}`;
       const shelf = shelves.get(below);
-      if (shelf) shelve(below, shelf);
+      const otherDriver = foreign.get(below);
+      if (otherDriver !== undefined) add(below, 'foreign', otherDriver);
+      else if (shelf) shelve(below, shelf);
       else if (parents.has(below)) visit(below);
       else if (isTemporary(name)) add(below, 'leftover', '');
       else if (REMAPPED.test(below)) add(below, 'directory', '');
@@ -115,6 +117,32 @@ export function takeInventory({ dataRoot, stores, known }: TakeInventoryInput): 
   };
   visit('');
   return places;
+}
+
+interface PlaceMap {
+  readonly shelves: ReadonlyMap<string, Shelf>;
+  readonly parents: ReadonlySet<string>;
+  readonly engine: ReadonlySet<string>;
+  /** Paths with data of drivers that are not the running one, whose names are the values. */
+  readonly foreign: ReadonlyMap<string, string>;
+}
+
+function mapOf(stores: readonly Store[], running: string | undefined): PlaceMap {
+  const shelves = new Map(Object.entries(SHELVES));
+  const parents = new Set(['', ...PARENTS]);
+  const engine = new Set(ENGINE);
+  const foreign = new Map<string, string>();
+  for (const { name, prefix, ownPlaces } of stores) {
+    const shelvesOfImages = Object.entries(DRIVER_SHELVES).map(([path, what]) => [`${prefix}${path}`, what] as const);
+    for (const [path, what] of shelvesOfImages) shelves.set(path, what);
+    for (const [path, what] of STORE_SHELVES) shelves.set(`${name}/${path}`, what);
+    for (const path of [name, ...PARENTS.map((parent) => `${prefix}${parent}`)]) parents.add(path);
+    for (const path of [`${prefix}${REFERENCES}`, ...ownPlaces.map((own) => `${name}/${own}`)]) engine.add(path);
+    if (running === undefined || running === name) continue;
+    for (const path of [name, `${prefix}${REFERENCES}`, ...shelvesOfImages.map(([shelf]) => shelf)])
+      foreign.set(path, name);
+  }
+  return { shelves, parents, engine, foreign };
 }
 
 function namesIn(directory: string): string[] {

@@ -4,7 +4,8 @@
  * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record` and `partial` are
  * images; `writable`, `container` containers; `cache-record`, `cache-directory` what builds have left for later ones;
  * `staging`, `temporary` work under way; `trash` is being deleted; `leftover` are temporary files of a write that a
- * crash cut off; `directory` is the directory itself without what is in it; `other` is what this daemon did not make.
+ * crash cut off; `foreign` belongs to a storage driver that the daemon does not use;
+ * `directory` is the directory itself without what is in it; `other` is what this daemon did not make.
  */
 export type PlaceKind =
   | 'layer'
@@ -24,6 +25,7 @@ export type PlaceKind =
   | 'temporary'
   | 'engine'
   | 'leftover'
+  | 'foreign'
   | 'directory'
   | 'other';
 

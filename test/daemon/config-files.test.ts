@@ -25,6 +25,7 @@ const HOST: Host = {
     group: () => undefined,
     groupLater: () => Promise.resolve(),
     tlsFiles: () => undefined,
+    storageDriver: () => undefined,
     storageOpts: () => undefined,
   },
 };

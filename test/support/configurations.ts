@@ -29,6 +29,7 @@ export const HOST: Host = {
     group: () => undefined,
     groupLater: () => Promise.resolve(),
     tlsFiles: () => undefined,
+    storageDriver: () => undefined,
     storageOpts: () => undefined,
   },
 };

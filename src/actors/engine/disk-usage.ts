@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { Place } from '../../ports/inventory.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
-import { STORE_PLACES } from '../../storage/drivers/index.js';
+import { driverPath, STORE_PLACES } from '../../storage/drivers/index.js';
 import { storePath } from '../../storage/layers/layout.js';
 import type { WorkerPool } from '../../workers/pool.js';
 
@@ -20,6 +20,8 @@ export interface DiskUsage {
   readonly volumes: ReadonlyMap<string, number>;
   /** Downloads that can be taken up again. */
   readonly partials: ReadonlyMap<Digest, number>;
+  /** The bytes of storage drivers that this daemon does not use, by their names. */
+  readonly otherDrivers: ReadonlyMap<string, number>;
   readonly kinds: ReadonlyMap<Place['kind'], { readonly count: number; readonly bytes: number }>;
 }
 
@@ -60,7 +62,7 @@ export class DiskUsages {
   /** Returns the bytes on the disk of a container: what it wrote, its logs and its record. */
   containerBytes(id: string): Promise<number> {
     const { dataRoot, layers, pool } = this.#deps;
-    const places = [storePath(layers.driver, 'writable', id), join('containers', id)];
+    const places = [storePath(layers.driver, 'writable', id), driverPath(layers.driver, `containers/${id}`)];
     return pool.run('block-size', { paths: places.map((path) => join(dataRoot, path)) });
   }
 
@@ -74,7 +76,12 @@ export class DiskUsages {
 
   async #measure(): Promise<DiskUsage> {
     const { dataRoot, layers, pool } = this.#deps;
-    const places = await pool.run('take-inventory', { dataRoot, stores: STORE_PLACES, known: this.#layers });
+    const places = await pool.run('take-inventory', {
+      dataRoot,
+      stores: STORE_PLACES,
+      driver: layers.driver,
+      known: this.#layers,
+    });
     const byPath = new Map(places.map((place) => [place.path, place]));
     const directories = this.#layerPaths().flatMap(({ chainId, path }) => {
       const place = byPath.get(path);
@@ -100,12 +107,14 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
   const kinds = new Map<Place['kind'], { count: number; bytes: number }>();
   /** Directories at the top of the data root that hold images. */
   const tops = new Set([store.driver, 'image']);
+  const otherDrivers = new Map<string, number>();
   let totalBytes = 0;
   let imageBytes = 0;
   for (const { path, kind, owner, bytes } of places) {
     totalBytes += bytes;
     const sum = kinds.get(kind) ?? { count: 0, bytes: 0 };
     kinds.set(kind, { count: sum.count + 1, bytes: sum.bytes + bytes });
+    if (kind === 'foreign') otherDrivers.set(owner, (otherDrivers.get(owner) ?? 0) + bytes);
     if (kind === 'container' || kind === 'writable') containers.set(owner, (containers.get(owner) ?? 0) + bytes);
     else if (kind === 'volume') volumes.set(owner, bytes);
     else if (IMAGE_KINDS.has(kind) || (kind === 'directory' && tops.has(path.split('/', 1)[0] ?? '')))
@@ -122,5 +131,5 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
       sum += layers.get(layer.chainId) ?? 0;
     return sum;
   };
-  return { totalBytes, imageBytes, layers, stackBytes, containers, volumes, partials, kinds };
+  return { totalBytes, imageBytes, layers, stackBytes, containers, volumes, partials, kinds, otherDrivers };
 }

@@ -133,11 +133,12 @@ function cacheJson({ parents, type, createdAt, lastUsedAt, ...record }: CacheUsa
 }
 
 /** Shows the whole data root, by kinds of owners. This part is an addition of this engine. */
-function dataRootJson(path: string, { totalBytes, kinds, partials }: DiskUsage): unknown {
+function dataRootJson(path: string, { totalBytes, kinds, partials, otherDrivers }: DiskUsage): unknown {
   return {
     Path: path,
     Size: totalBytes,
     Kinds: [...kinds].map(([kind, { count, bytes }]) => ({ Kind: kind, Count: count, Size: bytes })),
+    OtherDrivers: [...otherDrivers].map(([driver, bytes]) => ({ Driver: driver, Size: bytes })),
     Partials: [...partials].map(([digest, bytes]) => ({ Digest: digest, Size: bytes })),
   };
 }

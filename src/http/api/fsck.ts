@@ -1,9 +1,10 @@
 /** The reply to POST /engine/fsck. */
 import type { FsckReport } from '../../inventory/fsck.js';
 
-export function fsckJson({ dataRoot, bytes, kinds, findings }: FsckReport): unknown {
+export function fsckJson({ dataRoot, drivers, bytes, kinds, findings }: FsckReport): unknown {
   return {
     dataRoot,
+    drivers,
     bytes,
     kinds: kinds.map((sum) => ({ kind: sum.kind, count: sum.count, bytes: sum.bytes })),
     findings: findings.map((finding) => ({

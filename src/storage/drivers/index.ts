@@ -13,5 +13,19 @@ export function storageDriver(name: string): DriverRow {
   return STORAGE_DRIVERS.find((driver) => driver.name === name) ?? overlay2;
 }
 
+/**
+ * Returns the path below the data root of what goes with the layers of a driver: records of images and containers, the
+ * build cache. Each driver has its own, so that one leaves alone what belongs to the layers of another. Those of
+ * overlay2 have no directory around them, as it was the first.
+ */
+export function driverPath(driver: string, path: string): string {
+  return driver === overlay2.name ? path : `${driver}/${path}`;
+}
+
 /** Directories below the data root that belong to drivers, for those who count what is there. */
-export const STORE_PLACES = STORAGE_DRIVERS.map(({ name, ownPlaces }) => ({ name, ownPlaces }));
+export const STORE_PLACES = STORAGE_DRIVERS.map(({ name, ownPlaces }) => ({
+  name,
+  ownPlaces,
+  /** What comes before the paths of images, containers and the build cache. */
+  prefix: driverPath(name, ''),
+}));

@@ -2,9 +2,9 @@
  * The layer store: its contract is in ports/storage.ts, its directories in layout.ts. The driver keeps and mounts the
  * files (drivers/driver.ts).
  */
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { mkdir, readdir, realpath } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { dataLoss, invalid } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
@@ -55,6 +55,8 @@ export interface LayerStoreOptions {
  */
 export async function openLayerStore(options: LayerStoreOptions): Promise<DriverLayerStore> {
   const { root, driver: row, workers, log, storageOpts = [], idMaps } = options;
+  // Before anything is made there: it may be the wrong file system.
+  row.check?.(existsSync(root) ? root : dirname(root), storageOpts);
   await makeDirectories(root, { mode: 0o710 });
   // The mount table names real paths.
   const layout = new Layout(await realpath(root));

@@ -11,8 +11,7 @@ const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLO
 /** @param stat is that of `a`. */
 export function isSameContent(a: string, b: string, stat: BigIntStats): boolean {
   if (!hasSameXattrs(a, b)) return false;
-  if (stat.isSymbolicLink())
-    return readlinkSync(fsPath(a), 'buffer').equals(readlinkSync(fsPath(b), 'buffer'));
+  if (stat.isSymbolicLink()) return readlinkSync(fsPath(a), 'buffer').equals(readlinkSync(fsPath(b), 'buffer'));
   return !stat.isFile() || hasSameBytes(a, b);
 }
 

@@ -15,11 +15,7 @@ export function leastSize(root: string, storageOpts: readonly string[]): number 
  * Returns the bytes that a container may add to its image; undefined: any number.
  * @throws EngineError invalid for an unknown option, and for a size that cannot be or must not be.
  */
-export function sizeFor(
-  root: string,
-  options: Readonly<Record<string, string>>,
-  leastBytes = 0,
-): number | undefined {
+export function sizeFor(root: string, options: Readonly<Record<string, string>>, leastBytes = 0): number | undefined {
   let bytes: number | undefined;
   for (const [name, value] of Object.entries(options)) {
     if (name.toLowerCase() !== 'size') throw refusedOption(`Unknown option ${name}`);

@@ -88,7 +88,13 @@ export function compareTrees({ tree, below, difference }: CompareInput): void {
 }
 
 /** Deletes directories of layers and containers, and makes the kernel begin to free their space. */
-export function removeDirectories({ paths, names }: { readonly paths: readonly string[]; names: readonly string[] }): void {
+export function removeDirectories({
+  paths,
+  names,
+}: {
+  readonly paths: readonly string[];
+  names: readonly string[];
+}): void {
   let isAny = false;
   for (const path of paths) for (const name of names) isAny = deleteSubvolume(join(path, name)) || isAny;
   removeTrees({ paths });

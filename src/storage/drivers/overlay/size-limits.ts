@@ -29,7 +29,8 @@ export function defaultSize(
   const size = lastOption(storageOpts, SIZE_OPTION);
   if (size === undefined) return undefined;
   const type = backing.type === 'ext4' ? 'extfs' : backing.type;
-  if (type !== 'xfs') throw refusedOption(`Storage Option ${SIZE_OPTION} only supported for backingFS XFS. Found ${type}`);
+  if (type !== 'xfs')
+    throw refusedOption(`Storage Option ${SIZE_OPTION} only supported for backingFS XFS. Found ${type}`);
   if (!keepsSizes(backing))
     throw refusedOption(
       `Storage option ${SIZE_OPTION} not supported. ` +

@@ -1,0 +1,62 @@
+/** Which storage driver a daemon has, and what data roots hold of others. */
+import { opendirSync } from 'node:fs';
+import { join } from 'node:path';
+import { invalid } from '../../errors/engine-error.js';
+import type { DriverRow } from './driver.js';
+import { driverPath, STORAGE_DRIVERS } from './index.js';
+
+/** Paths with something in them where a driver has layers, containers or images. */
+const SIGNS = (driver: string): string[] => [
+  `${driver}/index`,
+  `${driver}/writable`,
+  driverPath(driver, 'image/content'),
+  driverPath(driver, 'containers'),
+];
+
+/** Returns the names of the drivers that have data in a data root, in the order of the table. */
+export function driversWithData(dataRoot: string): string[] {
+  return STORAGE_DRIVERS.map(({ name }) => name).filter((name) =>
+    SIGNS(name).some((path) => isFilled(join(dataRoot, path))),
+  );
+}
+
+/**
+ * Returns the drivers that come into question, the first one that opens is taken: the named one, else the one that has
+ * data, else all in their order.
+ * @throws EngineError invalid when several have data and none is named.
+ */
+export function driverCandidates(name: string, dataRoot: string): readonly DriverRow[] {
+  if (name !== '') return STORAGE_DRIVERS.filter((row) => row.name === name);
+  const found = driversWithData(dataRoot);
+  if (found.length > 1)
+    throw invalid(
+      `${dataRoot} contains several valid graphdrivers: ${found.sort().join(', ')}; cleanup or explicitly choose ` +
+        'storage driver (-s <DRIVER>)',
+      { code: 'SEVERAL_DRIVERS' },
+    );
+  return found.length === 0 ? STORAGE_DRIVERS : STORAGE_DRIVERS.filter((row) => row.name === found[0]);
+}
+
+/** @throws EngineError invalid for an option that another driver has. */
+export function checkOwnOptions({ name, options }: DriverRow, storageOpts: readonly string[]): void {
+  for (const entry of storageOpts) {
+    const option = entry.split('=', 1)[0] ?? '';
+    if (!options.some((known) => known.name === option))
+      throw invalid(`storage option ${option} does not belong to storage driver ${name}`, { code: 'STORAGE_OPTION' });
+  }
+}
+
+function isFilled(directory: string): boolean {
+  try {
+    const entries = opendirSync(directory);
+    try {
+      return entries.readSync() !== null;
+    } finally {
+      entries.closeSync();
+    }
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return false;
+    throw error;
+  }
+}
