@@ -22,7 +22,8 @@ export interface EngineWithRegistry extends EngineWithImage {
  * is left.
  */
 export async function startEngineWithImage(cleanup: Cleanup, kind = kindUnderTest()): Promise<EngineWithImage> {
-  if (kind.name === 'dockerd') return startEngineWithRegistry(cleanup, kind);
+  // The files of a seed are those of the default storage driver.
+  if (kind.name === 'dockerd' || process.env['ENGINE_DRIVER'] !== undefined) return startEngineWithRegistry(cleanup, kind);
   const engine = await Engine.start(await withImage(kind));
   cleanup.add(() => engine.close());
   return { engine, image: SEEDED_IMAGE };

@@ -2,9 +2,10 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { removeTrees } from '../../src/storage/tasks/remove-trees.js';
 import { call } from './http.js';
 import {
   leftovers,
@@ -158,6 +159,6 @@ export class Engine {
       return processesOf(this.dir).length === 0 && mountsBelow(this.dir).length === 0;
     });
     if (this.#kind.isTidy) await waitFor('the control groups to be empty', () => removeCgroups(this.#kind.mark));
-    await rm(this.dir, { recursive: true, force: true });
+    removeTrees({ paths: [this.dir] });
   }
 }

@@ -29,5 +29,5 @@ export function sizeFor(root: string, options: Readonly<Record<string, string>>,
 /** Writes a number of bytes with four digits at most. */
 function shown(bytes: number): string {
   const power = bytes < 1000 ? 0 : Math.min(Math.floor(Math.log10(bytes) / 3), UNITS.length - 1);
-  return `${Number((bytes / 1000 ** power).toPrecision(4))}${UNITS[power] ?? ''}`;
+  return `${Number((bytes / 1000 ** power).toPrecision(4))}${UNITS.at(power) ?? ''}`;
 }
