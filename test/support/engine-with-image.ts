@@ -23,7 +23,8 @@ export interface EngineWithRegistry extends EngineWithImage {
  */
 export async function startEngineWithImage(cleanup: Cleanup, kind = kindUnderTest()): Promise<EngineWithImage> {
   // The files of a seed are those of the default storage driver.
-  if (kind.name === 'dockerd' || process.env['ENGINE_DRIVER'] !== undefined) return startEngineWithRegistry(cleanup, kind);
+  if (kind.name === 'dockerd' || process.env['ENGINE_DRIVER'] !== undefined)
+    return startEngineWithRegistry(cleanup, kind);
   const engine = await Engine.start(await withImage(kind));
   cleanup.add(() => engine.close());
   return { engine, image: SEEDED_IMAGE };
