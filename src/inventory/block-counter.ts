@@ -2,8 +2,11 @@
  * Counts the bytes that trees take on the disk, as du(1) does: in blocks, a file with several names once, and within
  * one file system. Synchronous, for worker threads.
  */
-import type { BigIntStats } from 'node:fs';
+import { existsSync, type BigIntStats } from 'node:fs';
+import { dirname } from 'node:path';
 import { toBytePath } from '../storage/byte-path.js';
+import type { BlockCounting } from '../storage/drivers/driver.js';
+import { storageDriver } from '../storage/drivers/index.js';
 import { statOf } from '../storage/stat-of.js';
 import { walkTree, type WalkedEntry } from '../storage/walk-tree.js';
 
@@ -47,9 +50,19 @@ export class BlockCounter {
   }
 }
 
+/** Returns the way to count what a walk does not find in the store of a driver, if it has one. */
+export function countingOf(driver: string): BlockCounting | undefined {
+  return storageDriver(driver).counting;
+}
+
 /** Worker task: returns the bytes on the disk of all paths together; a path that does not exist has none. */
-export function blockSize({ paths }: { readonly paths: readonly string[] }): number {
+export function blockSize({ paths, driver }: { readonly paths: readonly string[]; readonly driver?: string }): number {
+  const counting = driver === undefined ? undefined : countingOf(driver);
   let total = 0;
+  for (const path of counting ? paths.filter((at) => existsSync(at)) : []) {
+    counting?.prepare(dirname(path));
+    total += counting?.own(path) ?? 0;
+  }
   for (const path of paths.map(toBytePath)) {
     const stat = statOf(path);
     if (stat) total += new BlockCounter(stat.dev).tree(path, stat);

@@ -1,11 +1,12 @@
 /** Worker task: lists every place below the data root with the bytes that it takes on the disk. */
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { recordIdOf } from '../build/cache/stored-record.js';
 import { toBytePath, toText } from '../storage/byte-path.js';
 import { statOf } from '../storage/stat-of.js';
 import { isTemporary } from '../sys/files/durable-file.js';
 import type { Place, PlaceKind } from '../ports/inventory.js';
-import { BlockCounter } from './block-counter.js';
+import { BlockCounter, countingOf } from './block-counter.js';
 
 export interface TakeInventoryInput {
   readonly dataRoot: string;
@@ -20,7 +21,7 @@ export interface TakeInventoryInput {
 interface Store {
   readonly name: string;
   readonly ownPlaces: readonly string[];
-  /** What comes before the paths of the places that each driver has. */
+  /** This comes before the paths of the places that each driver has. */
   readonly prefix: string;
 }
 
@@ -66,7 +67,7 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
 };
 /** Single files and directories that the daemon keeps. */
 const ENGINE: readonly string[] = ['engine-id.json', 'reserve', 'events', 'network', 'supervisor', 'builder/history'];
-/** What images have besides the shelves. */
+/** The names of images. */
 const REFERENCES = 'image/references.json';
 /** Damaged records that `References.load` has kept for the operator. */
 const PUT_ASIDE = /^(?:[a-z-]+\/)?image\/references\.json\.damaged-\d+$/;
@@ -79,6 +80,7 @@ const UNFINISHED = /^\.(?:new|removed)-/;
 /** Returns all places, in no particular order. A place that vanishes meanwhile is left out. */
 export function takeInventory({ dataRoot, stores, driver, known }: TakeInventoryInput): Place[] {
   const { shelves, parents, engine, foreign } = mapOf(stores, driver);
+  for (const { name } of stores) if (existsSync(join(dataRoot, name))) countingOf(name)?.prepare(join(dataRoot, name));
   const root = toBytePath(dataRoot);
   const places: Place[] = [];
   const counter = new BlockCounter(statOf(root)?.dev ?? 0n);
@@ -88,8 +90,9 @@ export function takeInventory({ dataRoot, stores, driver, known }: TakeInventory
     if (!stat) return;
     const { mtimeNs } = stat;
     const before = known.get(path);
-    const bytes =
-      before?.mtimeNs === mtimeNs ? before.bytes : kind === 'directory' ? counter.own(stat) : counter.tree(at, stat);
+    const count = (): number =>
+      kind === 'directory' ? counter.own(stat) : counter.tree(at, stat) + ownOf(dataRoot, path, kind, owner);
+    const bytes = before?.mtimeNs === mtimeNs ? before.bytes : count();
     places.push({ path, kind, owner, bytes, mtimeNs });
   };
   const visit = (path: string): void => {
@@ -117,6 +120,21 @@ export function takeInventory({ dataRoot, stores, driver, known }: TakeInventory
   };
   visit('');
   return places;
+}
+
+/** Directories of a store that have what their driver counts. */
+const COUNTED = ['layers', 'writable', 'staging', 'trash'];
+
+/** Returns what the driver of a store counts in a place of it. */
+function ownOf(dataRoot: string, path: string, kind: PlaceKind, owner: string): number {
+  const [store = '', shelf = ''] = path.split('/');
+  const counting = countingOf(store);
+  if (!counting) return 0;
+  if (kind !== 'foreign') return COUNTED.includes(shelf) ? counting.own(join(dataRoot, path)) : 0;
+  if (path !== owner) return 0;
+  const shelves = COUNTED.map((name) => join(dataRoot, path, name));
+  const places = shelves.flatMap((at) => namesIn(toBytePath(at)).map((name) => join(at, name)));
+  return places.reduce((sum, at) => sum + counting.own(at), 0);
 }
 
 interface PlaceMap {

@@ -63,7 +63,10 @@ export class DiskUsages {
   containerBytes(id: string): Promise<number> {
     const { dataRoot, layers, pool } = this.#deps;
     const places = [storePath(layers.driver, 'writable', id), driverPath(layers.driver, `containers/${id}`)];
-    return pool.run('block-size', { paths: places.map((path) => join(dataRoot, path)) });
+    return pool.run('block-size', {
+      paths: places.map((path) => join(dataRoot, path)),
+      driver: layers.driver,
+    });
   }
 
   /** Returns the bytes on the disk of each layer alone. */

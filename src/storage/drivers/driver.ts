@@ -46,11 +46,21 @@ export interface DriverRow {
    * @throws EngineError invalid for options that the driver cannot fulfil there.
    */
   check?(directory: string, storageOpts: readonly string[]): void;
+  /** For drivers whose files are not all on the device of the data root, or share blocks. For worker threads. */
+  readonly counting?: BlockCounting;
   /**
    * @throws EngineError unavailable when this host or the file system cannot do it, with the reason; invalid for
    * options that it cannot fulfil.
    */
   open(context: DriverContext): Promise<StorageDriver>;
+}
+
+/** Counts the blocks that a walk through a directory of the store does not find. */
+export interface BlockCounting {
+  /** Called once before a number of `own` below the directory of the store. */
+  prepare(root: string): void;
+  /** Returns the bytes of a directory of a layer or container that nothing below it has; 0 for any other directory. */
+  own(directory: string): number;
 }
 
 export interface DriverOption {

@@ -26,6 +26,6 @@ export function driverPath(driver: string, path: string): string {
 export const STORE_PLACES = STORAGE_DRIVERS.map(({ name, ownPlaces }) => ({
   name,
   ownPlaces,
-  /** What comes before the paths of images, containers and the build cache. */
+  /** This comes before the paths of images, containers and the build cache. */
   prefix: driverPath(name, ''),
 }));

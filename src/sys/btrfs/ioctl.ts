@@ -24,31 +24,71 @@ export function control(fd: number, name: string, request: number, argument: Buf
   if (ioctl(fd, request, argument) < 0) throw syscallError(`ioctl BTRFS_IOC_${name}`, libc.errno());
 }
 
+/** A key in a tree of the file system; keys are ordered by these three. */
+interface Key {
+  readonly objectId: bigint;
+  readonly type: number;
+  readonly offset: bigint;
+}
+
 /**
  * Returns the first items of one type in a tree of the file system, those of one object if `objectId` is given. An
  * answer has a page of them at most.
  * @throws EngineError code ENOENT when there is no such tree.
  */
 export function searchTree(fd: number, tree: bigint, type: number, objectId?: bigint, offset?: bigint): TreeItem[] {
+  const from = { objectId: objectId ?? 0n, type, offset: offset ?? 0n };
+  const to = { objectId: objectId ?? MAX_U64, type, offset: offset ?? MAX_U64 };
+  return searchPage(fd, { tree, from, to, since: 0n }).filter((item) => item.type === type);
+}
+
+/** Returns all items of one type in a tree; parts that are older than the transaction `since` may be left out. */
+export function* walkTreeItems(fd: number, tree: bigint, type: number, since: bigint): Generator<TreeItem> {
+  const to = { objectId: MAX_U64, type: 0xff, offset: MAX_U64 };
+  let from: Key = { objectId: 0n, type: 0, offset: 0n };
+  for (;;) {
+    const page = searchPage(fd, { tree, from, to, since });
+    for (const item of page) if (item.type === type) yield item;
+    const last = page.at(-1);
+    if (!last || last.offset === MAX_U64) return;
+    from = { ...last, offset: last.offset + 1n };
+  }
+}
+
+interface Search {
+  readonly tree: bigint;
+  readonly from: Key;
+  readonly to: Key;
+  readonly since: bigint;
+}
+
+/** The kernel compares whole keys, so that items of other types may lie between the first and the last. */
+function searchPage(fd: number, { tree, from, to, since }: Search): (TreeItem & Key)[] {
   const argument = Buffer.alloc(SEARCH_BYTES);
-  argument.writeBigUInt64LE(tree, 0);
-  argument.writeBigUInt64LE(objectId ?? 0n, 8);
-  argument.writeBigUInt64LE(objectId ?? MAX_U64, 16);
-  argument.writeBigUInt64LE(offset ?? 0n, 24);
-  argument.writeBigUInt64LE(offset ?? MAX_U64, 32);
-  argument.writeBigUInt64LE(MAX_U64, 48);
-  argument.writeUInt32LE(type, 56);
-  argument.writeUInt32LE(type, 60);
+  for (const [value, at] of [
+    [tree, 0],
+    [from.objectId, 8],
+    [to.objectId, 16],
+    [from.offset, 24],
+    [to.offset, 32],
+    [since, 40],
+    [MAX_U64, 48],
+  ] as const)
+    argument.writeBigUInt64LE(value, at);
+  argument.writeUInt32LE(from.type, 56);
+  argument.writeUInt32LE(to.type, 60);
   argument.writeUInt32LE(SEARCH_BYTES, 64);
   control(fd, 'TREE_SEARCH', TREE_SEARCH, argument);
-  const items: TreeItem[] = [];
+  const items: (TreeItem & Key)[] = [];
   let at = SEARCH_RESULTS_AT;
   for (let left = argument.readUInt32LE(64); left > 0; left--) {
     const length = argument.readUInt32LE(at + 28);
-    const data = argument.subarray(at + RESULT_HEADER_BYTES, at + RESULT_HEADER_BYTES + length);
-    // The kernel compares whole keys, so that items of other types may lie between the first and the last.
-    if (argument.readUInt32LE(at + 24) === type)
-      items.push({ objectId: argument.readBigUInt64LE(at + 8), offset: argument.readBigUInt64LE(at + 16), data });
+    items.push({
+      objectId: argument.readBigUInt64LE(at + 8),
+      offset: argument.readBigUInt64LE(at + 16),
+      type: argument.readUInt32LE(at + 24),
+      data: argument.subarray(at + RESULT_HEADER_BYTES, at + RESULT_HEADER_BYTES + length),
+    });
     at += RESULT_HEADER_BYTES + length;
   }
   return items;

@@ -20,7 +20,7 @@ const STATUS_ITEM = 0xf0;
 const INFO_ITEM = 0xf2;
 const LIMIT_ITEM = 0xf4;
 const IS_INCONSISTENT = 4n;
-/** Of more levels than this the deletion of a tree is counted not; no tree has so many. */
+/** The deletion of a tree with fewer levels than this is counted, and that is any tree. */
 const ALL_LEVELS = '8';
 
 /** Tells whether the groups are off, count, or count wrongly until they are counted again. */

@@ -33,6 +33,11 @@ export function isSubvolumeRoot(stat: { isDirectory(): boolean; readonly ino: bi
   return stat.isDirectory() && stat.ino === FIRST_INODE;
 }
 
+export function isSubvolume(path: string): boolean {
+  const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  return stat !== undefined && isSubvolumeRoot(stat) && isBtrfs(path);
+}
+
 /** Makes an empty subvolume, 0755 less the umask. @throws EngineError code EEXIST, ENOTTY (not btrfs), ENOSPC. */
 export function makeSubvolume(path: string): void {
   const argument = Buffer.alloc(ARGUMENT_BYTES);
@@ -50,7 +55,7 @@ export function makeSnapshot(source: string, path: string): void {
   });
 }
 
-/** Whoever has a file of it open for writing can still write. */
+/** Seals a subvolume, or opens it. Those who have a file of it open for writing can still write. */
 export function setReadOnly(path: string, isReadOnly: boolean): void {
   const flags = Buffer.alloc(8);
   flags.writeBigUInt64LE(isReadOnly ? SUBVOL_READ_ONLY : 0n);
@@ -66,8 +71,9 @@ export function subvolumeId(fd: number): bigint {
 }
 
 /**
- * Deletes a subvolume (an absolute path) with all that are nested in it, read-only ones too. Mounts do not hinder it. The space comes back
- * in the background, sooner after `startCleaning`. Returns false when there is no subvolume of this name.
+ * Deletes a subvolume (an absolute path) with all that are nested in it, read-only ones too. Mounts do not hinder it.
+ * The space comes back in the background, sooner after `startCleaning`. Returns false when there is no subvolume of
+ * this name.
  */
 export function deleteSubvolume(path: string | Buffer): boolean {
   const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false });

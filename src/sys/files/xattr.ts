@@ -1,5 +1,6 @@
 /**
- * Reads, sets and removes extended attributes, never following a symbolic link in the last component. Paths are as in Node's fs.
+ * Reads, sets and removes extended attributes, never following a symbolic link in the last component. Paths are as in
+ * Node's fs.
  */
 import { cPath, libc, syscallError } from '../ffi/libc.js';
 

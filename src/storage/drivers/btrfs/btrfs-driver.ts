@@ -8,10 +8,12 @@
  *
  * A read-only subvolume cannot leave its directory, so the store moves the plain directory around it.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, lstatSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { invalid, messageOf } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
+import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
+import { isSubvolume, startCleaning } from '../../../sys/btrfs/subvolumes.js';
 import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
 import type { WorkerPool } from '../../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
@@ -32,6 +34,13 @@ export const btrfs: DriverRow = {
   check: (directory, storageOpts) => {
     checkFileSystem(directory);
     leastSize(directory, storageOpts);
+  },
+  counting: {
+    prepare: startCleaning,
+    own: (directory) => {
+      const trees = SUBVOLUMES.map((name) => join(directory, name)).filter((path) => isSubvolume(path));
+      return trees.reduce((sum, path) => sum + ownBytes(path), 0);
+    },
   },
   open: openBtrfs,
 };
@@ -106,7 +115,9 @@ class BtrfsDriver implements StorageDriver {
       throw invalid(`the subvolume ${join(directory, TREE)} of the container was deleted: remove the container`, {
         code: 'SUBVOLUME_MISSING',
       });
-    if (existsSync(join(directory, LIMIT))) await keepingSizes(() => workers.run('btrfs-renew-limit', { directory }));
+    // The link leads nowhere.
+    const hasLimit = lstatSync(join(directory, LIMIT), { throwIfNoEntry: false }) !== undefined;
+    if (hasLimit) await keepingSizes(() => workers.run('btrfs-renew-limit', { directory }));
   }
 
   async unmount(): Promise<void> {}
