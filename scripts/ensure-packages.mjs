@@ -27,6 +27,7 @@ const TEST = {
   skopeo: 'skopeo',
   'mkfs.xfs': 'xfsprogs',
   'mkfs.ext4': 'e2fsprogs',
+  'mkfs.btrfs': 'btrfs-progs',
   pigz: 'pigz',
   zstd: 'zstd',
   openssl: 'openssl',

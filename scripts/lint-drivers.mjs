@@ -10,7 +10,7 @@ const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
 const DRIVERS = 'storage/drivers/';
 
 /** These names are a driver's own: directories of its store, members of its part of inspect. Add those of a new one. */
-const OWN = /\boverlay2\/|\b(?:Merged|Upper|Lower|Work)Dir\b/;
+const OWN = /\boverlay2\/|\bbtrfs\/(?:layers|index|writable|staging|trash)\b|\b(?:Merged|Upper|Lower|Work)Dir\b/;
 
 const IMPORT = /(?:from|import)[\s(]*'(\.[^']+)'/;
 
