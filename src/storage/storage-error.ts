@@ -1,5 +1,5 @@
 /** Translates failures of file system calls for the caller. */
-import { type EngineError, internal, invalid, isEngineError, messageOf } from '../errors/engine-error.js';
+import { dataLoss, type EngineError, internal, invalid, isEngineError, messageOf } from '../errors/engine-error.js';
 
 /** These errno names blame this host and not the input. */
 const HOST_TROUBLE = new Set([
@@ -34,4 +34,11 @@ export function storageError(error: unknown, doing: string): EngineError {
   const text = (code === undefined ? undefined : TEXT[code]) ?? messageOf(error);
   const make = code === undefined || HOST_TROUBLE.has(code) ? internal : invalid;
   return make(`${doing}: ${text}`, { cause: error, ...(code === undefined ? {} : { code }) });
+}
+
+/** The error for a layer whose files somebody deleted. */
+export function layerGone(path: string): EngineError {
+  return dataLoss(`the files of a layer, ${path}, were deleted: remove the images that have it and pull them again`, {
+    code: 'LAYER_GONE',
+  });
 }

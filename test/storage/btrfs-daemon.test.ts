@@ -142,6 +142,17 @@ describe('on btrfs', { skip: reason }, () => {
     assert.equal(quotaState(disk.path), 'on');
   });
 
+  test('a size is kept also when the counts of the quota groups are wrong', async () => {
+    execFileSync('btrfs', ['qgroup', 'create', '1/1', disk.path]);
+    const id = execFileSync('btrfs', ['inspect-internal', 'rootid', await treeOf('full')], { encoding: 'utf8' }).trim();
+    execFileSync('btrfs', ['qgroup', 'assign', '--no-rescan', `0/${id}`, '1/1', disk.path], { stdio: 'pipe' });
+    assert.equal(quotaState(disk.path), 'inconsistent');
+    const { stdout } = await docker(engine, ['start', '-a', 'full']);
+    const bytes = Number(stdout.split('\n', 1)[0]);
+    assert.ok(bytes > 18 * MIB && bytes <= 20 * MIB, stdout);
+    assert.equal(quotaState(disk.path), 'on');
+  });
+
   test('sizes that cannot be are refused in the words of others, and leave nothing', async () => {
     const before = readdirSync(join(data, 'btrfs/writable'));
     for (const [option, message] of [
@@ -180,6 +191,26 @@ describe('on btrfs', { skip: reason }, () => {
     deleteSubvolume(tree);
     assert.match((await docker(engine, ['start', 'bereft'])).stderr, /the subvolume .* of the container was deleted/);
     await dockerOk(engine, ['rm', 'bereft']);
+  });
+
+  test('an image whose subvolume somebody deleted says so, and can be removed and loaded again', async () => {
+    const other = archiveOf(
+      oldArchive(buildImage({ layers: [buildLayer([...busyboxEntries(), { path: 'other' }])] }), ['other:1']),
+    );
+    const layers = (): string[] => readdirSync(join(data, 'btrfs/layers'));
+    const before = new Set(layers());
+    await load(engine, other);
+    for (const name of layers()) if (!before.has(name)) deleteSubvolume(join(data, 'btrfs/layers', name, 'tree'));
+    const create = ['create', '--name', 'other', 'other:1', 'sh'];
+    assert.match(
+      (await docker(engine, create)).stderr,
+      /the files of a layer, .*, were deleted: remove the images that have it/,
+    );
+    await dockerOk(engine, ['rmi', 'other:1']);
+    await load(engine, other);
+    await dockerOk(engine, create);
+    await dockerOk(engine, ['rm', 'other']);
+    await dockerOk(engine, ['rmi', 'other:1']);
   });
 
   test('df agrees with the file system, and fsck finds nothing', async () => {

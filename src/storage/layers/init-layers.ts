@@ -8,6 +8,7 @@ import type { Owner } from '../../ports/id-maps.js';
 import type { Digest } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import { KeyedLock } from '../keyed-lock.js';
+import { layerGone } from '../storage-error.js';
 import type { Layout } from './layout.js';
 import type { ReadOnlyLayers } from './read-only-layers.js';
 import type { Trash } from './trash.js';
@@ -37,7 +38,9 @@ export class InitLayers {
       const lowerDirs = this.deps.readOnly.directories(parent);
       try {
         // The root directory that containers see is that of their topmost layer.
-        const root = await lstat(lowerDirs[0] ?? '');
+        const root = await lstat(lowerDirs[0] ?? '').catch((error: NodeJS.ErrnoException) => {
+          throw error.code === 'ENOENT' ? layerGone(lowerDirs[0] ?? '') : error;
+        });
         await this.make(staging, lowerDirs);
         await chown(staging, root.uid, root.gid);
         await chmod(staging, root.mode & 0o7777);

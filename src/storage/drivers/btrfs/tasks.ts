@@ -5,12 +5,14 @@ import type { Owner } from '../../../ports/id-maps.js';
 import { ensureQuota, limitOf, referencedBytes, setLimit } from '../../../sys/btrfs/quota-groups.js';
 import {
   deleteSubvolume,
+  isSubvolume,
   makeSnapshot,
   makeSubvolume,
   setReadOnly,
   startCleaning,
 } from '../../../sys/btrfs/subvolumes.js';
 import { toBytePath } from '../../byte-path.js';
+import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
 import { makeDifference } from '../../trees/make-difference.js';
@@ -32,11 +34,16 @@ export interface SealInput {
 export function sealLayer({ difference, parent, tree }: SealInput): void {
   if (parent === undefined) renameSync(difference, tree);
   else {
-    makeSnapshot(parent, tree);
+    snapshotOf(parent, tree);
     applyDifference(toBytePath(difference), toBytePath(tree));
     if (!deleteSubvolume(difference)) rmSync(difference, { recursive: true });
   }
   setReadOnly(tree, true);
+}
+
+function snapshotOf(layer: string, tree: string): void {
+  if (!isSubvolume(layer)) throw layerGone(layer);
+  makeSnapshot(layer, tree);
 }
 
 export interface MakeContainerInput {
@@ -58,7 +65,7 @@ export function makeContainer({ directory, image, differences, sizeBytes, owner 
     makeSubvolume(tree);
     chmodSync(tree, 0o755);
     chownSync(tree, owner.uid, owner.gid);
-  } else makeSnapshot(image, tree);
+  } else snapshotOf(image, tree);
   for (const difference of differences) applyDifference(toBytePath(difference), toBytePath(tree));
   if (sizeBytes === undefined) return;
   const limitBytes = referencedBytes(tree) + sizeBytes;
