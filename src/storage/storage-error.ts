@@ -23,13 +23,21 @@ const TEXT: Readonly<Record<string, string>> = {
   EROFS: 'read-only file system',
 };
 
+// asm-generic/errno.h
+const EDQUOT = 122;
+
+/** Node has no name for a full quota. */
+function codeOf({ code, errno }: NodeJS.ErrnoException): string | undefined {
+  return errno === -EDQUOT ? 'EDQUOT' : code;
+}
+
 /**
  * Wraps an errno error with what was being done. Full disks and the like become `internal` with the errno's name as
  * code; an errno that only odd input can cause (too long names and so on) becomes `invalid`. EngineErrors that carry
  * no errno pass through.
  */
 export function storageError(error: unknown, doing: string): EngineError {
-  const code = (error as NodeJS.ErrnoException).code;
+  const code = codeOf(error as NodeJS.ErrnoException);
   if (isEngineError(error) && (error.kind !== 'internal' || code === undefined)) return error;
   const text = (code === undefined ? undefined : TEXT[code]) ?? messageOf(error);
   const make = code === undefined || HOST_TROUBLE.has(code) ? internal : invalid;

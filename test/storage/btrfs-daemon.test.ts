@@ -133,6 +133,11 @@ describe('on btrfs', { skip: reason }, () => {
       const [line] = (await docker(engine, ['start', '-a', 'full'])).stdout.split('\n');
       assert.ok(Number(line) > 18 * MIB && Number(line) <= 20 * MIB, line);
     };
+    execFileSync('dd', ['if=/dev/urandom', `of=${join(engine.dir, 'large')}`, 'bs=1M', 'count=40'], { stdio: 'pipe' });
+    assert.match(
+      (await docker(engine, ['cp', join(engine.dir, 'large'), 'full:/large'])).stderr,
+      /disk quota exceeded/,
+    );
     await engine.stop('SIGKILL');
     await engine.start();
     await again();
