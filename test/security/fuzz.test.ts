@@ -3,17 +3,12 @@
  * past an authorization plugin. FUZZ_CASES=100000 runs longer, FUZZ_SEED=7 runs others.
  */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
-import { malformedCase, type MalformedCase } from '../fuzz/malformed-http.js';
+import { malformedCase } from '../fuzz/malformed-http.js';
 import { randomBody, randomObject } from '../fuzz/random-json.js';
 import { Random } from '../fuzz/random.js';
-import { AuthorizationPlugin } from '../support/authorization-plugin.js';
+import { CASES, inParallel, ROUTES, SEED, send, statuses } from '../fuzz/send-malformed.js';
 import { Cleanup } from '../support/cleanup.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -21,11 +16,6 @@ import { call, callJson } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
 import { waitFor } from '../support/wait.js';
 
-const CASES = Number(process.env['FUZZ_CASES'] ?? 3000);
-const SEED = Number(process.env['FUZZ_SEED'] ?? 1);
-const CONCURRENCY = 32;
-/** How long a client waits for an answer that may never come, since its request never ends. */
-const PATIENCE_MS = 100;
 const MIB = 1024 * 1024;
 
 const cleanup = new Cleanup();
@@ -39,75 +29,9 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-/** Requests that are fine, and change nothing that stays. */
-const ROUTES = [
-  'GET /_ping',
-  'GET /version',
-  'GET /v1.41/containers/json',
-  'GET /containers/absent/json',
-  'GET /containers/absent/logs?stdout=1',
-  'GET /images/json',
-  'GET /events?until=1',
-  'GET /volumes',
-  'POST /containers/create',
-  'POST /containers/absent/start',
-  'POST /containers/absent/attach?stream=1',
-  'POST /v1.30/containers/absent/attach?stream=1&stdin=1',
-  'POST /containers/absent/exec',
-  'POST /exec/absent/start',
-  'POST /containers/absent/wait',
-  'POST /images/create',
-  'POST /commit',
-  'PUT /containers/absent/archive?path=/',
-  'DELETE /containers/absent',
-  'GET /containers/absent/attach/ws',
-  'POST /session',
-  'POST /grpc',
-  'OPTIONS /x',
-];
-
-/** Returns the bytes that came back, as far as they came. */
-async function run({ pieces, ending }: MalformedCase): Promise<string> {
-  // Only tcp has resets.
-  const socket = connect({
-    ...(ending === 'reset' ? { host: '127.0.0.1', port } : { path: engine.socketPath }),
-    allowHalfOpen: true,
-  });
-  let received = '';
-  socket.on('data', (chunk: Buffer) => (received += chunk.toString('latin1')));
-  const over = new Promise<void>((resolve) => {
-    socket.once('end', resolve);
-    socket.once('error', () => resolve());
-    socket.once('close', () => resolve());
-  });
-  await Promise.race([once(socket, 'connect'), over]).catch(() => undefined);
-  for (const piece of pieces) {
-    socket.write(piece);
-    if (pieces.length > 1) await turn();
-  }
-  if (ending === 'half-close') socket.end();
-  if (ending === 'wait' || ending === 'half-close') await Promise.race([over, sleep(PATIENCE_MS)]);
-  if (ending === 'close') await turn();
-  if (ending === 'reset') socket.resetAndDestroy();
-  else socket.destroy();
-  return received;
-}
-
-async function inParallel(count: number, one: (index: number) => Promise<void>): Promise<void> {
-  let next = 0;
-  await Promise.all(
-    Array.from({ length: CONCURRENCY }, async () => {
-      while (next < count) await one(next++);
-    }),
-  );
-}
-
 const descriptors = (): number => readdirSync(`/proc/${engine.pid}/fd`).length;
 const residentBytes = (): number =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) * 1024;
-const statuses = (reply: string): number[] =>
-  [...reply.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]));
-
 /** Log lines that show a bug: an exception that nobody expected has a stack. */
 function bugs(): string[] {
   return engine.log.split('\n').filter((line) => /\\n {4}at |unhandled|answered twice|without a reply/i.test(line));
@@ -122,7 +46,7 @@ test(`${CASES} malformed requests leave the daemon as it was`, async () => {
   const random = new Random(SEED);
   const attempt = async (): Promise<void> => {
     const request = malformedCase(random, { routes: ROUTES });
-    const reply = await run(request);
+    const reply = await send(request, engine.socketPath, port);
     for (const status of statuses(reply))
       assert.ok([100, 101].includes(status) || (status >= 200 && status < 600), `${request.kind}: ${reply}`);
     assert.ok(
@@ -174,52 +98,12 @@ test('a request whose end can be read in two ways is refused, with what may hide
   for (const method of ['POST /containers/absent/start', 'GET /_ping', 'POST /containers/absent/attach']) {
     for (const framing of framings) {
       const bytes = Buffer.from(`${method} HTTP/1.1\r\nHost: x\r\n${framing}\r\n\r\n0\r\n\r\n${hidden}`, 'latin1');
-      const reply = await run({ kind: framing, pieces: [bytes], ending: 'wait' });
+      const reply = await send({ kind: framing, pieces: [bytes], ending: 'wait' }, engine.socketPath, port);
       assert.match(reply, /^(HTTP\/1\.1 400 [^]*|)$/, `${method} ${framing}`);
       assert.ok(statuses(reply).length <= 1, reply);
     }
   }
   assert.equal((await call(engine.socketPath, 'GET', '/volumes/smuggled')).status, 404);
-});
-
-test('nothing gets around a plugin that denies everything', async () => {
-  const plugin = await AuthorizationPlugin.start(join(engine.dir, 'deny.sock'));
-  cleanup.add(() => plugin.stop());
-  const reload = async (config: unknown): Promise<void> => {
-    await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify(config));
-    assert.equal((await call(engine.socketPath, 'POST', '/engine/config/reload')).status, 200);
-  };
-  await reload({ 'authorization-plugins': [plugin.socketPath] });
-  const count = async (): Promise<unknown> => {
-    // Requests whose clients have left may still be asking.
-    await plugin.set({ deny: [{ method: '^(?!GET$)' }] });
-    const [containers, { Volumes }, images] = await Promise.all([
-      callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1'),
-      callJson<{ Volumes: unknown[] }>(engine.socketPath, 'GET', '/volumes'),
-      callJson<unknown[]>(engine.socketPath, 'GET', '/images/json'),
-    ]);
-    return [containers.length, Volumes.length, images.length];
-  };
-  const before = await count();
-  await plugin.set({ deny: [{}] });
-  const random = new Random(SEED + 1);
-  try {
-    await inParallel(CASES / 3, async () => {
-      const request = malformedCase(random, { routes: ROUTES.filter((route) => !route.startsWith('OPTIONS')) });
-      const reply = await run(request);
-      const passed = statuses(reply).filter((status) => status < 300 && status !== 100);
-      assert.deepEqual(
-        passed,
-        [],
-        `${request.kind} ${JSON.stringify(Buffer.concat(request.pieces).toString('latin1').slice(0, 500))}: ${reply}`,
-      );
-    });
-    assert.deepEqual(await count(), before);
-  } finally {
-    await plugin.set({});
-    await reload({});
-  }
-  await mustBeWell();
 });
 
 test('JSON of any type in any place is an answer, not a fault', async () => {
