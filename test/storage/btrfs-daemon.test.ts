@@ -73,7 +73,9 @@ describe('on btrfs', { skip: reason }, () => {
       /^x/,
     );
     assert.match(await run('--rm', 'committed:1', 'sh', '-c', 'ls /etc'), /^(?!.*old)/s);
-    assert.match(execFileSync('tar', ['-tf', '-'], { input: await tarOf('first') }).toString(), /^y$/m);
+    const copied = join(engine.dir, 'y');
+    await dockerOk(engine, ['cp', 'first:/y', copied]);
+    assert.equal(readFileSync(copied, 'utf8'), 'x\n');
     const dockerfile = 'FROM busybox:1\nRUN echo built >/built && rm /etc/new\nCOPY --from=committed:1 /y /copied\n';
     await dockerOk(engine, ['build', '-q', '-t', 'built:1', '-'], { input: dockerfile });
     assert.equal(
@@ -81,12 +83,6 @@ describe('on btrfs', { skip: reason }, () => {
       'built\nx',
     );
   });
-
-  async function tarOf(name: string): Promise<Buffer> {
-    const file = join(engine.dir, 'cp.tar');
-    execFileSync('sh', ['-c', `docker -H ${engine.host} cp ${name}:/y - >${file}`]);
-    return readFileSync(file);
-  }
 
   test('info names the driver and what it stands on', async () => {
     const json = await callJson(engine.socketPath, 'GET', '/info');
