@@ -24,7 +24,7 @@ export interface BuildRequest {
   /** undefined: the argument is mentioned without a value, so it has none. */
   readonly buildArgs: ReadonlyMap<string, string | undefined>;
   readonly labels: ReadonlyMap<string, string>;
-  /** Such as `linux/amd64`; empty means the host's. */
+  /** Such as `linux/amd64`; empty means the host's. For several no image is made in the store, which keeps one. */
   readonly platforms: readonly string[];
   /** Names of stages in lower case whose steps take nothing from the cache. */
   readonly noCache: 'all' | readonly string[] | undefined;
@@ -170,7 +170,14 @@ export type BuildOutput =
       readonly epoch?: number;
     }
   /** The door reads the files of the result itself, and gets them by this call before the build ends. */
-  | { readonly kind: 'files'; readonly take: (results: readonly ResultFiles[]) => Promise<void> }
+  | {
+      readonly kind: 'files';
+      /**
+       * @param together has the files of all results: it is the directory of the only one, or has one for each, with
+       * the platform for its name (`linux_arm64`).
+       */
+      readonly take: (results: readonly ResultFiles[], together: string) => Promise<void>;
+    }
   /** The door makes an image of the result itself. The layers are held as long as `take` runs. */
   | { readonly kind: 'result'; readonly take: (results: readonly PlatformResult[]) => Promise<void> };
 

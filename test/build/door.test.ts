@@ -99,7 +99,7 @@ async function askForAll({ secret, sshAgent, credentials, outputs }: BuildReques
   await assert.rejects(sshAgent('absent'), /unset ssh forward key absent/);
   const result = join(directory, 'result');
   for (const output of outputs)
-    if (output.kind === 'files') await output.take([{ platform: 'linux/amd64', directory: result }]);
+    if (output.kind === 'files') await output.take([{ platform: 'linux/amd64', directory: result }], result);
 }
 
 const engine: BuildEngine = {

@@ -36,18 +36,17 @@ export async function sendFiles(
   });
 }
 
-/** An archive has the files of the first result. */
+/** @param directory becomes the archive. */
 export async function sendArchive(
   build: OrderedBuild,
   { index }: Exporter,
-  [first]: readonly ResultFiles[],
+  directory: string,
   { pack }: SendParts,
 ): Promise<void> {
-  if (first === undefined) return;
   const session = await build.session();
   const { signal } = build.job;
   await inStep(build, 'exporting to client tarball', 'sending tarball', (sent) =>
-    sendBytes(session, metadataOf(index), pack(first.directory), { signal, sent }),
+    sendBytes(session, metadataOf(index), pack(directory), { signal, sent }),
   );
 }
 

@@ -4,6 +4,7 @@ import type { ImageConfigs } from '../../actors/build/image-configs.js';
 import { earlyWarnings, shownWarning } from '../../build/dockerfile/early-warnings.js';
 import type { Host } from '../../build/dockerfile/platform.js';
 import { usageFilter } from '../../build/cache/usage-filter.js';
+import { platformOf } from '../../build/outputs/image-documents.js';
 import { internal, invalid, notFound, notImplemented } from '../../errors/engine-error.js';
 import type {
   BuildEngine,
@@ -12,6 +13,7 @@ import type {
   BuildResult,
   CacheUsage,
   NamedContext,
+  PlatformResult,
 } from '../../ports/build.js';
 import { goJson } from '../../text/go-json.js';
 import type { AgentSockets } from './agent-sockets.js';
@@ -57,7 +59,7 @@ export interface SolverParts extends ContextParts, ExporterParts, CacheExportPar
 
 export class EngineSolver implements Solver {
   readonly #parts: SolverParts;
-  readonly #results = new Map<string, BuildResult>();
+  readonly #results = new Map<string, PlatformResult>();
 
   constructor(parts: SolverParts) {
     this.#parts = parts;
@@ -196,24 +198,21 @@ export class EngineSolver implements Solver {
   #input({ order }: OrderedBuild, key: string): NamedContext {
     const definition = order.inputs.get(key);
     const reference = definition === undefined ? undefined : referenceOf(definition);
-    const result = reference === undefined ? undefined : this.#results.get(reference)?.platforms[0];
+    const result = reference === undefined ? undefined : this.#results.get(reference);
     if (result === undefined) throw notFound(`invalid input ${key}: no result of this engine`);
     return { kind: 'result', result };
   }
 
-  #forget(reference: string): void {
-    const result = this.#results.get(reference);
-    this.#results.delete(reference);
-    // Layers that cannot be removed now are collected when the daemon starts.
-    result?.release().catch(() => undefined);
-  }
-
   #solution(build: OrderedBuild, result: BuildResult): Solution {
-    const reference = randomUUID();
-    this.#results.set(reference, result);
+    const references = result.platforms.map((one) => ({ platform: one.platform, id: randomUUID() }));
+    for (const [at, one] of result.platforms.entries()) this.#results.set(references[at]?.id ?? '', one);
     // A linked build begins before the job of this one ends.
     const { signal } = build.job;
-    const forget = (): void => this.#forget(reference);
+    const forget = (): void => {
+      for (const { id } of references) this.#results.delete(id);
+      // Layers that cannot be removed now are collected when the daemon starts.
+      result.release().catch(() => undefined);
+    };
     signal.addEventListener('abort', forget, { once: true });
     if (signal.aborted) forget();
     const [first] = result.platforms;
@@ -222,8 +221,8 @@ export class EngineSolver implements Solver {
     return {
       exporterResponse: response,
       ...(isImage && first !== undefined && { config: Buffer.from(goJson(first.config, 0)) }),
-      metadata: first === undefined ? {} : { 'containerimage.config': Buffer.from(JSON.stringify(first.config)) },
-      reference,
+      metadata: metadataOf(result),
+      references,
     };
   }
 }
@@ -262,6 +261,21 @@ function exporterResponse({ job, response }: OrderedBuild, { imageId }: BuildRes
     'containerimage.config.digest': imageId,
     'containerimage.digest': imageId,
     ...(names.length > 0 && { 'image.name': names.join(',') }),
+  };
+}
+
+/** Several platforms have members of their own, and a list that tells them. */
+function metadataOf({ platforms }: BuildResult): Record<string, Buffer> {
+  const documentOf = (value: object): Buffer => Buffer.from(JSON.stringify(value));
+  const [first, ...others] = platforms;
+  if (first === undefined) return {};
+  if (others.length === 0) return { 'containerimage.config': documentOf(first.config) };
+  const Platforms = platforms.map(({ platform, config }) => ({ ID: platform, Platform: platformOf(config) }));
+  return {
+    'refs.platforms': documentOf({ Platforms }),
+    ...Object.fromEntries(
+      platforms.map(({ platform, config }) => [`containerimage.config/${platform}`, documentOf(config)]),
+    ),
   };
 }
 

@@ -1,6 +1,6 @@
 /** Translates exporters, by which a client says what it wants of a build: images here, or files there. */
 import { internal, notImplemented } from '../../errors/engine-error.js';
-import type { BuildCredentials, BuildOutput } from '../../ports/build.js';
+import type { BuildCredentials, BuildOutput, PlatformResult, ResultFiles } from '../../ports/build.js';
 import { flag, namesOf, rewriteEpoch, type Exporter, type ImageName } from './export-attrs.js';
 import { sendArchive, sendFiles, sendImage, type SendParts } from './client-outputs.js';
 import { inPart, loginOf, stepDigest, type OrderedBuild } from './ordered-build.js';
@@ -34,16 +34,20 @@ export function outputsOf(build: OrderedBuild, parts: ExporterParts): BuildOutpu
     const { type, index } = exporter;
     if (isImage(type)) return imageOutput(build, exporter, parts);
     if (!CLIENT.has(type)) throw internal(`exporter "${type}" could not be found`);
-    const taking = <T>(send: (results: T) => Promise<void>) => {
-      return (results: T): Promise<void> => {
+    const taking = <T extends readonly unknown[]>(send: (...results: T) => Promise<void>) => {
+      return (...results: T): Promise<void> => {
         build.taken.add(index);
-        return send(results);
+        return send(...results);
       };
     };
-    if (type === 'local') return { kind: 'files', take: taking((results) => sendFiles(build, exporter, results)) };
+    if (type === 'local')
+      return { kind: 'files', take: taking((results: readonly ResultFiles[]) => sendFiles(build, exporter, results)) };
     if (type === 'tar')
-      return { kind: 'files', take: taking((results) => sendArchive(build, exporter, results, parts)) };
-    return { kind: 'result', take: taking((results) => sendImage(build, exporter, results, parts)) };
+      return { kind: 'files', take: taking((_, together: string) => sendArchive(build, exporter, together, parts)) };
+    return {
+      kind: 'result',
+      take: taking((results: readonly PlatformResult[]) => sendImage(build, exporter, results, parts)),
+    };
   });
 }
 

@@ -4,7 +4,7 @@ import { EngineError, internal } from '../../errors/engine-error.js';
 import type { BuildJob, BuildJobs } from './build-jobs.js';
 import { unary, type CallContext, type Served } from './grpc-server.js';
 import type { Definition } from './proto/gen/common_pb.js';
-import { LLBBridge, type SolveRequest, type SolveResponseSchema } from './proto/gen/gateway_pb.js';
+import { LLBBridge, type RefSchema, type SolveRequest, type SolveResponseSchema } from './proto/gen/gateway_pb.js';
 import { definitionOf } from './references.js';
 import type { Solver } from './solver.js';
 import { frontendCaps, llbCaps, workerRecord, type WorkerFacts } from './worker-record.js';
@@ -66,9 +66,15 @@ async function solve(
     cacheImports: request.cacheImports,
   });
   job.outcome = solving;
-  const { metadata, reference } = await solving;
-  const ref = reference === undefined ? {} : { id: reference, def: definitionOf(reference) };
-  return { result: { result: { case: 'ref', value: ref }, metadata: { ...metadata } } };
+  const { metadata, references = [] } = await solving;
+  const refOf = (id: string): MessageInitShape<typeof RefSchema> => ({ id, def: definitionOf(id) });
+  const [only, ...others] = references;
+  if (others.length === 0) {
+    const value = only === undefined ? {} : refOf(only.id);
+    return { result: { result: { case: 'ref', value }, metadata: { ...metadata } } };
+  }
+  const refs = Object.fromEntries(references.map(({ platform, id }) => [platform, refOf(id)]));
+  return { result: { result: { case: 'refs', value: { refs } }, metadata: { ...metadata } } };
 }
 
 function isEmpty(definition: Definition | undefined): boolean {

@@ -15,8 +15,8 @@ export interface SolveOrder {
 /** The answer to a frontend. */
 export interface Solution extends JobOutcome {
   readonly metadata: Readonly<Record<string, Uint8Array>>;
-  /** Names what was built, for later builds of the same job; absent where nothing was. */
-  readonly reference?: string;
+  /** Names of what was built, for later builds of the same job: one for each platform; absent where nothing was. */
+  readonly references?: readonly { readonly platform: string; readonly id: string }[];
 }
 
 export interface PruneOrder {

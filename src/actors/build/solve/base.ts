@@ -1,6 +1,7 @@
 /** Images that stages begin with, and that files are taken from. */
 import type { LineRange } from '../../../build/dockerfile/ast.js';
-import type { Platform } from '../../../build/dockerfile/platform.js';
+import { formatPlatform, type Platform } from '../../../build/dockerfile/platform.js';
+import { digestOf } from '../../../build/outputs/image-documents.js';
 import { dataLoss } from '../../../errors/engine-error.js';
 import { parseConfig } from '../../../images/config-document.js';
 import { chainOf } from '../../../ports/chain-id.js';
@@ -17,6 +18,7 @@ export interface WantedBase {
   /** Such as `docker.io/library/alpine:3`. */
   readonly name: string;
   readonly written: string;
+  /** undefined: one that is here may have any. */
   readonly platform: Platform | undefined;
   readonly lines: LineRange;
 }
@@ -27,6 +29,7 @@ export interface BaseImage {
   /** The name with the digest that the registry has told. */
   readonly shown: string;
   readonly platform: Platform | undefined;
+  readonly id: Digest;
   readonly config: ImageConfigDocument;
   readonly topLayer: Digest | undefined;
 }
@@ -39,13 +42,14 @@ export class BaseImages {
     private readonly tools: SolveTools,
     private readonly vertices: Vertices,
     private readonly signal: AbortSignal,
-    /** That of images for which the Dockerfile names none; undefined: one that is here may have any. */
-    private readonly platform: Platform | undefined,
+    /** The build is for several platforms. */
+    private readonly isMulti: boolean,
   ) {}
 
   /** Returns the configuration of an image. @throws EngineError with the step and the lines to blame. */
-  async load({ name, written, platform = this.platform, lines }: WantedBase): Promise<BaseImage> {
-    const step = `[internal] load metadata for ${name}`;
+  async load({ name, written, platform, lines }: WantedBase): Promise<BaseImage> {
+    const where = this.isMulti && platform ? `${formatPlatform(platform)} internal` : 'internal';
+    const step = `[${where}] load metadata for ${name}`;
     const key = JSON.stringify([name, platform]);
     const loading =
       this.#loading.get(key) ?? this.vertices.during(step, () => this.#load(name, platform), ['metadata', key]);
@@ -77,18 +81,19 @@ export class BaseImages {
     const image = deps.images.get(digest);
     if (image === undefined) {
       const document = parseConfig(config);
-      return { name, shown: pinned(name, digest), platform, config: document, topLayer: topOf(document) };
+      const topLayer = topOf(document);
+      return { name, shown: pinned(name, digest), platform, id: digestOf(config), config: document, topLayer };
     }
     const letGo = deps.images.hold(image.id);
     this.tools.atEnd(async () => letGo());
     if (image.topLayer !== undefined) layers.hold(image.topLayer);
-    return { name, shown: name, platform, config: image.config, topLayer: image.topLayer };
+    return { name, shown: name, platform, id: image.id, config: image.config, topLayer: image.topLayer };
   }
 }
 
 /** Returns the step that gives the files of an image, which is pulled then if it is not here. */
 export function imageStep(image: BaseImage, label: string, lines: LineRange | undefined): PlannedStep {
-  const { name, shown, platform, topLayer } = image;
+  const { name, shown, platform, id, topLayer } = image;
   const operation: Operation = {
     identity: ['image', topLayer ?? null],
     description: `pulled from ${name}`,
@@ -99,9 +104,11 @@ export function imageStep(image: BaseImage, label: string, lines: LineRange | un
       if (topLayer === undefined) return { layer: undefined };
       if (deps.layers.find(topLayer) === undefined) {
         const statuses = new PullStatuses(request.observer, step.digest);
-        const wanted = { name, platform, onLine: (line: string) => statuses.add(line) };
-        const pulled = await baseImage(deps, wanted, { ...request, pull: false }, signal);
-        if (pulled.topLayer !== topLayer) throw dataLoss(`image ${name} is another one now`);
+        // By digest no tag changes: it goes on to name an image that this host can run.
+        const pulled = platform === undefined ? name : shown;
+        const wanted = { name: pulled, platform, onLine: (line: string) => statuses.add(line) };
+        await baseImage(deps, wanted, { ...request, pull: false }, signal);
+        if (deps.images.get(id)?.topLayer !== topLayer) throw dataLoss(`image ${name} is another one now`);
       }
       layers.hold(topLayer);
       return { layer: topLayer };

@@ -7,13 +7,13 @@ import type { Schedule } from './schedule.js';
 /**
  * Returns the steps with their layers, in an order that is the same for equal builds. Steps without layers need not be
  * kept: to do them costs nothing.
- * @param top of the result, which `min` asks for.
+ * @param tops of the results, which `min` asks for.
  * @param epoch takes the place of the times of the steps, in ms, so that equal builds give equal caches.
  */
 export function cachedSteps(
   schedule: Schedule,
   layers: Pick<LayerStore, 'find'>,
-  { mode, top, epoch }: Pick<CacheExport, 'mode'> & { readonly top: Digest | undefined; readonly epoch?: number },
+  { mode, tops, epoch }: Pick<CacheExport, 'mode'> & { readonly tops: readonly Digest[]; readonly epoch?: number },
 ): CachedStep[] {
   const chains = new Map<Digest, readonly Digest[]>();
   const chain = (layer: Digest): readonly Digest[] => {
@@ -21,7 +21,7 @@ export function cachedSteps(
     chains.set(layer, known);
     return known;
   };
-  const wanted = mode === 'max' ? undefined : new Set(top === undefined ? [] : chain(top));
+  const wanted = mode === 'max' ? undefined : new Set(tops.flatMap(chain));
   const found = schedule.steps.flatMap((step) => {
     const { content, isImage } = step.operation;
     const { layer, portable, createdAt } = schedule.resultOf(step);

@@ -1,8 +1,10 @@
 /** The outputs of a build: images in the store, and files for the door. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { canonicalString, parseReference, withDefaultTag } from '../../../images/reference.js';
 import { eventAttributes } from '../../../images/removal.js';
 import { EngineError } from '../../../errors/engine-error.js';
-import type { BuildOutput, PlatformResult } from '../../../ports/build.js';
+import type { BuildOutput, PlatformResult, ResultFiles } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import { configBytes } from './image-config.js';
 import { rewriteTimes } from './rewrite-times.js';
@@ -10,23 +12,28 @@ import { NO_FILES } from './step-result.js';
 import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
 
-/** Makes the outputs of a request. Returns the ID of the image; undefined when none is wanted. */
-export async function exportResult(
+/**
+ * Makes the outputs of a request. Returns the ID of the image; undefined when none is wanted.
+ * @param results of the platforms; only one where an image for the store is wanted.
+ */
+export async function exportResults(
   tools: SolveTools,
   vertices: Vertices,
-  result: PlatformResult,
+  results: readonly PlatformResult[],
   signal: AbortSignal,
 ): Promise<Digest | undefined> {
   let image: Digest | undefined;
   for (const output of tools.request.outputs) {
     if (signal.aborted) throw new EngineError('cancelled', 'context canceled');
+    const [result] = results;
+    if (result === undefined) continue;
     if (output.kind === 'image') {
       const { epoch } = output;
       const shown = epoch === undefined ? result : await rewriteTimes(tools, result, epoch, signal);
       image = await exportImage(tools, vertices, shown, output);
       await output.named?.();
-    } else if (output.kind === 'files') await exportFiles(tools, result, output);
-    else await output.take([result]);
+    } else if (output.kind === 'files') await exportFiles(tools, results, output);
+    else await output.take(results);
   }
   return image;
 }
@@ -60,9 +67,21 @@ function exportImage(
 
 async function exportFiles(
   tools: SolveTools,
-  { platform, topLayer }: PlatformResult,
+  results: readonly PlatformResult[],
   { take }: Extract<BuildOutput, { kind: 'files' }>,
 ): Promise<void> {
-  const { directory } = await tools.filesOf({ ...NO_FILES, layer: topLayer });
-  await take([{ platform, directory }]);
+  const [only, ...others] = results;
+  if (only !== undefined && others.length === 0) {
+    const { directory } = await tools.filesOf({ ...NO_FILES, layer: only.topLayer });
+    return take([{ platform: only.platform, directory }], directory);
+  }
+  const together = join(await tools.directory('build-results-'), 'all');
+  await mkdir(together);
+  const files: ResultFiles[] = [];
+  for (const { platform, topLayer } of results) {
+    const directory = join(together, platform.replaceAll('/', '_'));
+    await tools.mountAt(topLayer, directory);
+    files.push({ platform, directory });
+  }
+  await take(files, together);
 }

@@ -22,7 +22,8 @@ export function imageConfig(
   const epoch = epochOf(request);
   const history = withTimes(planned, schedule, epoch);
   const { config, author, architecture, os, variant } = state;
-  const own = { mode: 'min', top: topLayer, ...(epoch !== undefined && { epoch }) } as const;
+  const tops = topLayer === undefined ? [] : [topLayer];
+  const own = { mode: 'min', tops, ...(epoch !== undefined && { epoch }) } as const;
   const created = history.findLast((entry) => entry.created !== undefined)?.created;
   return {
     architecture,

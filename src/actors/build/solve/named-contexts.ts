@@ -1,21 +1,16 @@
 /** Contexts that the client gives names: they stand for images and stages. */
 import type { LineRange } from '../../../build/dockerfile/ast.js';
 import { normalizeReference } from '../../../build/dockerfile/reference.js';
-import { parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { NamedContext, PlatformResult } from '../../../ports/build.js';
 import type { TargetPlatform } from '../target-platform.js';
 import { type BaseImages, imageStep } from './base.js';
-import { ClientContext } from './contexts.js';
+import type { ContextDirectories } from './context-directories.js';
 import { copyOperation } from './copy.js';
 import { EXPORTED, imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
 import { remoteContextStep } from './remote.js';
 import { newStep, type PlannedStep } from './step.js';
 import type { SolveTools } from './tools.js';
-import type { Vertices } from './vertices.js';
-
-/** Where the ignore file of a directory is. */
-const IGNORE_FILE = '.dockerignore';
 
 /** A copy of everything, into nothing. */
 const ALL_FILES: Parameters<typeof copyOperation>[0] = {
@@ -39,20 +34,20 @@ const ALL_FILES: Parameters<typeof copyOperation>[0] = {
 type Begin = Omit<StagePlan, 'scope'>;
 
 export class NamedContexts {
-  readonly #directories = new Map<string, ClientContext>();
-
   constructor(
     private readonly tools: SolveTools,
-    private readonly vertices: Vertices,
+    private readonly directories: ContextDirectories,
     /** For stages that begin with nothing but files. */
     private readonly platform: TargetPlatform,
+    /** Images must be for this one; undefined: one that is here will do. */
+    private readonly imagePlatform: TargetPlatform | undefined,
   ) {}
 
   /** Returns what a stage based on a context begins with. */
   async base(name: string, images: BaseImages, lines: LineRange): Promise<Begin> {
     const context = this.#get(name);
     if (context.kind === 'image') {
-      const image = await images.load({ ...imageOf(context.reference), platform: undefined, lines });
+      const image = await images.load({ ...imageOf(context.reference), platform: this.imagePlatform, lines });
       const last = imageStep(image, `[context ${name}] `, lines);
       return { state: imageState(image.config), last, history: imageHistory(image.config) };
     }
@@ -81,26 +76,12 @@ export class NamedContexts {
     switch (context.kind) {
       case 'tree':
         // All of it is brought, because the paths that are read are not known here.
-        return this.#directory(name, context).step(['/']);
+        return this.directories.get(name, context.context).step(['/']);
       case 'remote':
         return remoteContextStep(name, context.url, lines);
       default:
         return (await this.base(name, images, lines)).last;
     }
-  }
-
-  #directory(name: string, { context }: Extract<NamedContext, { kind: 'tree' }>): ClientContext {
-    const known = this.#directories.get(name);
-    if (known) return known;
-    const ignore = this.vertices.during(
-      `[context ${name}] load ${IGNORE_FILE}`,
-      async () => parseIgnoreFile((await context.readFile(IGNORE_FILE)) ?? ''),
-      ['context', name, IGNORE_FILE],
-    );
-    ignore.catch(() => undefined);
-    const directory = new ClientContext(context, `[context ${name}] load from client`, ignore);
-    this.#directories.set(name, directory);
-    return directory;
   }
 
   #get(name: string): NamedContext {

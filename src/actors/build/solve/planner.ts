@@ -1,30 +1,24 @@
 /** Plans a build: which steps the target needs, what each begins with, and what the image will say. */
 import type { Dockerfile, Instruction } from '../../../build/dockerfile/ast.js';
-import { parseDockerfile } from '../../../build/dockerfile/parse.js';
-import { formatPlatform } from '../../../build/dockerfile/platform.js';
+import { formatPlatform, type Platform } from '../../../build/dockerfile/platform.js';
 import { StageScope } from '../../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../../build/dockerfile/stage-graph.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import { buildHost } from '../build-host.js';
-import { basePlatform, type TargetPlatform, targetPlatform } from '../target-platform.js';
-import { BaseImages, imageStep } from './base.js';
+import { basePlatform, type TargetPlatform } from '../target-platform.js';
+import { imageStep } from './base.js';
 import { checkBuild } from './checks.js';
-import { ClientContext, loadIgnoreFile } from './contexts.js';
 import { NamedContexts } from './named-contexts.js';
 import { imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
-import { PlanBudget } from './plan-budget.js';
+import type { PlanInputs } from './plan-inputs.js';
 import { StagePlanner } from './stage-planner.js';
 import type { PlannedStep } from './step.js';
-import { isCounted, StepCounter, StepNames } from './step-names.js';
-import type { SolveTools } from './tools.js';
-import type { Vertices } from './vertices.js';
+import { isCounted, platformLabel, StepCounter, StepNames } from './step-names.js';
 
 export interface BuildPlan {
   readonly target: StagePlan;
   readonly platform: string;
-  /** Build arguments of the request that no instruction used. */
-  readonly unusedArgs: readonly string[];
 }
 
 /** The begin of a stage, before its own instructions. */
@@ -36,38 +30,35 @@ export class Planner {
   readonly #request: BuildRequest;
   readonly #dockerfile: Dockerfile;
   readonly #graph: StageGraph;
-  readonly #images: BaseImages;
   readonly #names: StepNames;
   readonly #contexts: NamedContexts;
-  readonly #main: ClientContext;
-  readonly #ignore: Promise<readonly string[]>;
   readonly #begins = new Map<number, Begin>();
   readonly #plans = new Map<number, StagePlan>();
-  readonly #usedArgs = new Set<string>();
-  readonly #budget = new PlanBudget();
   readonly #host = buildHost();
-  readonly #platform: TargetPlatform;
+  /** That of images for which the Dockerfile names none; undefined: one that is here may have any. */
+  readonly #imagePlatform: TargetPlatform | undefined;
 
   /** @throws DockerfileError */
-  constructor(tools: SolveTools, vertices: Vertices, signal: AbortSignal) {
+  constructor(
+    private readonly inputs: PlanInputs,
+    private readonly platform: TargetPlatform,
+  ) {
+    const { tools, dockerfile, directories, isMulti } = inputs;
     const { request } = tools;
     this.#request = request;
-    this.#platform = targetPlatform(request);
-    this.#dockerfile = parseDockerfile(request.dockerfile.text);
-    this.#contexts = new NamedContexts(tools, vertices, this.#platform);
-    this.#graph = new StageGraph(this.#dockerfile, {
+    this.#dockerfile = dockerfile;
+    // An image that is here under the name may be the one of another platform of this build.
+    this.#imagePlatform = isMulti ? platform : basePlatform(platform);
+    this.#contexts = new NamedContexts(tools, directories, platform, this.#imagePlatform);
+    this.#graph = new StageGraph(dockerfile, {
       target: request.target,
       buildArgs: request.buildArgs,
       host: this.#host,
       buildPlatform: this.#host,
-      targetPlatform: this.#platform,
+      targetPlatform: platform,
       hasContext: (key) => request.namedContexts.has(key),
     });
-    this.#images = new BaseImages(tools, vertices, signal, basePlatform(this.#platform));
-    this.#names = new StepNames(this.#dockerfile.escape);
-    this.#ignore = loadIgnoreFile(request, vertices);
-    this.#ignore.catch(() => undefined);
-    this.#main = new ClientContext(request.context, '[internal] load build context', this.#ignore);
+    this.#names = new StepNames(dockerfile.escape);
   }
 
   /** @throws EngineError, DockerfileError before anything is built. */
@@ -76,7 +67,7 @@ export class Planner {
     const reachable = graph.reachable();
     // Images begin to come at once, whichever stage needs them first.
     for (const index of reachable) for (const source of this.#sourcesOf(index)) this.#prefetch(index, source);
-    for (const { args } of this.#dockerfile.globalArgs) for (const { key } of args) this.#usedArgs.add(key);
+    for (const { args } of this.#dockerfile.globalArgs) for (const { key } of args) this.inputs.usedArgs.add(key);
     const waiting = reachable.toReversed();
     for (let index = waiting.at(-1); index !== undefined; index = waiting.at(-1)) {
       const needed = await this.#needed(index);
@@ -87,23 +78,22 @@ export class Planner {
       waiting.pop();
       if (!this.#plans.has(index)) this.#plans.set(index, await this.#planStage(index));
     }
-    await checkBuild({
-      dockerfile: this.#dockerfile,
-      request: this.#request,
-      host: this.#host,
-      platform: this.#platform,
-      images: this.#images,
-      ignore: await this.#ignore,
-    });
     const target = this.#plans.get(graph.target);
     if (target === undefined) throw invalid('the target is not planned');
-    const unusedArgs = [...this.#request.buildArgs.keys()].filter((key) => !this.#usedArgs.has(key));
-    return { target: this.#labelled(target), platform: formatPlatform(this.#platform), unusedArgs };
+    return { target: this.#labelled(target), platform: formatPlatform(this.platform) };
   }
 
-  /** Resolves when nothing that the plan has begun is under way. */
-  settled(): Promise<unknown> {
-    return this.#images.settled();
+  /** Warns about what the rules of Dockerfiles find. Call it after `plan`, once for all platforms. */
+  async check(): Promise<void> {
+    const { dockerfile, images, ignore } = this.inputs;
+    await checkBuild({
+      dockerfile,
+      request: this.#request,
+      host: this.#host,
+      platform: this.platform,
+      images,
+      ignore: await ignore,
+    });
   }
 
   #sourcesOf(index: number): (StageSource | undefined)[] {
@@ -115,8 +105,8 @@ export class Planner {
     const stage = this.#graph.stages[index];
     if (stage === undefined || source?.kind !== 'image') return;
     const { lines } = stage.stage;
-    const platform = source === stage.base ? stage.platform : undefined;
-    this.#images.load({ ...source, platform, lines }).catch(() => undefined);
+    const platform = source === stage.base ? this.#platformOf(stage) : this.#imagePlatform;
+    this.inputs.images.load({ ...source, platform, lines }).catch(() => undefined);
   }
 
   /** Returns the stages that must be planned before one: triggers of its base may name new ones. */
@@ -133,7 +123,8 @@ export class Planner {
   }
 
   async #begin(stage: ResolvedStage): Promise<Begin> {
-    const { base, platform } = stage;
+    const { base } = stage;
+    const platform = this.#platformOf(stage);
     const { lines } = stage.stage;
     if (base.kind === 'stage') {
       const plan = this.#plans.get(base.index);
@@ -146,12 +137,12 @@ export class Planner {
       };
     }
     if (base.kind === 'scratch')
-      return { state: scratchState(this.#platform), scope: undefined, last: undefined, history: [], triggers: [] };
+      return { state: scratchState(this.platform), scope: undefined, last: undefined, history: [], triggers: [] };
     if (base.kind === 'context') {
-      const begin = await this.#contexts.base(base.name, this.#images, lines);
+      const begin = await this.#contexts.base(base.name, this.inputs.images, lines);
       return { ...begin, scope: undefined, triggers: begin.state.config.OnBuild ?? [] };
     }
-    const image = await this.#images.load({ ...base, platform, lines });
+    const image = await this.inputs.images.load({ ...base, platform, lines });
     const state = imageState(image.config);
     return {
       state: { ...state, config: { ...state.config, OnBuild: null } },
@@ -184,22 +175,38 @@ export class Planner {
       state: begin.state,
       last,
       history: begin.history,
-      context: (paths) => this.#main.step(paths),
-      usedArgs: this.#usedArgs,
+      context: (paths) => this.inputs.main.step(paths),
+      usedArgs: this.inputs.usedArgs,
     });
     for (const [at, instruction] of stage.instructions.entries()) {
-      await this.#budget.spend(instruction, scope);
+      await this.inputs.budget.spend(instruction, scope);
       const sources = await this.#stepsOf(stage, instruction);
       planner.add(instruction, { sources, isTrigger: at < stage.triggers });
     }
     return planner.plan();
   }
 
-  #counter({ stage, label, instructions, triggers, base, sources }: ResolvedStage): StepCounter {
+  #counter(resolved: ResolvedStage): StepCounter {
+    const { stage, label, instructions, triggers, base, sources } = resolved;
     const own = instructions.slice(triggers).filter(isCounted).length;
     const hasImages = [...sources.values()].flat().some((source) => source?.kind === 'image');
     const name = label === '' && hasImages ? stage.name || `stage-${stage.index}` : label || stage.name;
-    return new StepCounter(name, own + triggers + (base.kind === 'image' ? 1 : 0));
+    const where = this.inputs.isMulti ? platformLabel(this.#ownPlatform(resolved), this.platform) : '';
+    const shown = [where, name].filter((part) => part !== '').join(' ');
+    return new StepCounter(shown, own + triggers + (base.kind === 'image' ? 1 : 0));
+  }
+
+  /** Returns the platform on which a stage runs: that of its image, which may be the one of an earlier stage. */
+  #ownPlatform(stage: ResolvedStage): Platform {
+    let at: ResolvedStage | undefined = stage;
+    while (at !== undefined && at.platform === undefined && at.base.kind === 'stage')
+      at = this.#graph.stages[at.base.index];
+    return at?.platform ?? this.platform;
+  }
+
+  /** Returns the platform that the image of a stage must have; undefined: one that is here may have any. */
+  #platformOf({ platform }: ResolvedStage): Platform | undefined {
+    return platform ?? this.#imagePlatform;
   }
 
   #isFresh({ stage }: ResolvedStage): boolean {
@@ -209,10 +216,11 @@ export class Planner {
   }
 
   async #imageStep(stage: ResolvedStage, prefix: string): Promise<PlannedStep> {
-    const { base, platform } = stage;
+    const { base } = stage;
+    const platform = this.#platformOf(stage);
     const { lines } = stage.stage;
     if (base.kind !== 'image') throw invalid('a stage has no image');
-    return imageStep(await this.#images.load({ ...base, platform, lines }), prefix, lines);
+    return imageStep(await this.inputs.images.load({ ...base, platform, lines }), prefix, lines);
   }
 
   /** Returns the steps whose files an instruction reads; undefined for one without files. */
@@ -229,9 +237,9 @@ export class Planner {
       case 'stage':
         return this.#plans.get(source.index)?.last ?? 'none';
       case 'image':
-        return imageStep(await this.#images.load({ ...source, platform: undefined, lines }), '', lines);
+        return imageStep(await this.inputs.images.load({ ...source, platform: this.#imagePlatform, lines }), '', lines);
       case 'context':
-        return (await this.#contexts.files(source.name, this.#images, lines)) ?? 'none';
+        return (await this.#contexts.files(source.name, this.inputs.images, lines)) ?? 'none';
       default:
         return 'none';
     }

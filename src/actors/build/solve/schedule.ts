@@ -1,4 +1,4 @@
-/** The steps that a target needs, and which of them can begin. */
+/** The steps that the targets of a build need, and which of them can begin. */
 import { inputsOf, type PlannedStep } from './step.js';
 import type { StepResult } from './step-result.js';
 
@@ -10,8 +10,9 @@ export class Schedule {
   readonly #users = new Map<string, PlannedStep[]>();
   #ready: PlannedStep[] = [];
 
-  constructor(target: PlannedStep | undefined) {
-    this.steps = target === undefined ? [] : inOrder(target);
+  /** @param targets have the last steps, one for each platform; undefined: there are no files. */
+  constructor(targets: readonly (PlannedStep | undefined)[]) {
+    this.steps = inOrder(targets.filter((target) => target !== undefined));
     for (const step of this.steps) {
       const inputs = new Set(inputsOf(step).map(({ digest }) => digest));
       this.#missing.set(step.digest, inputs.size);
@@ -47,19 +48,25 @@ export class Schedule {
 }
 
 /** The walk keeps its own stack, for long chains. Steps with the same digest are one. */
-function inOrder(target: PlannedStep): PlannedStep[] {
-  const found = new Map<string, PlannedStep>();
-  const stack = [{ step: target, inputs: inputsOf(target) }];
-  const seen = new Set([target.digest]);
-  for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
-    const input = top.inputs.shift();
-    if (input === undefined) {
-      found.set(top.step.digest, top.step);
-      stack.pop();
-    } else if (!seen.has(input.digest)) {
-      seen.add(input.digest);
-      stack.push({ step: input, inputs: inputsOf(input) });
+function inOrder(targets: readonly PlannedStep[]): PlannedStep[] {
+  const found: PlannedStep[] = [];
+  const seen = new Set<string>();
+  const stack: { readonly step: PlannedStep; readonly inputs: PlannedStep[] }[] = [];
+  const enter = (step: PlannedStep): void => {
+    if (seen.has(step.digest)) return;
+    seen.add(step.digest);
+    stack.push({ step, inputs: inputsOf(step) });
+  };
+  for (const target of targets) {
+    enter(target);
+    for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
+      const input = top.inputs.shift();
+      if (input !== undefined) enter(input);
+      else {
+        found.push(top.step);
+        stack.pop();
+      }
     }
   }
-  return [...found.values()];
+  return found;
 }

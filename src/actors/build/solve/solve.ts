@@ -1,12 +1,15 @@
 /** One build of BuildKit's clients: the parts of its machine that do the work. */
-import type { BuildRequest, BuildResult } from '../../../ports/build.js';
+import { invalid } from '../../../errors/engine-error.js';
+import type { BuildRequest, BuildResult, PlatformResult } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
-import { exportResult } from './exports.js';
+import { targetPlatforms } from '../target-platform.js';
+import { exportResults } from './exports.js';
 import { CacheImports } from './cache-imports.js';
 import { cachedSteps } from './cached-steps.js';
 import { StepExecutor } from './executor.js';
 import { epochOf, imageConfig } from './image-config.js';
 import { type BuildPlan, Planner } from './planner.js';
+import { PlanInputs } from './plan-inputs.js';
 import { Schedule } from './schedule.js';
 import type { PlannedStep } from './step.js';
 import type { StepResult } from './step-result.js';
@@ -15,7 +18,9 @@ import { type SolveDeps, SolveTools } from './tools.js';
 import { Vertices } from './vertices.js';
 
 interface Planned {
-  readonly plan: BuildPlan;
+  /** One for each platform. */
+  readonly plans: readonly BuildPlan[];
+  readonly unusedArgs: readonly string[];
   readonly schedule: Schedule;
   readonly imports: CacheImports;
 }
@@ -41,25 +46,34 @@ export class Solve {
 
   /** @throws EngineError, DockerfileError */
   async plan(): Promise<void> {
-    const planner = new Planner(this.#tools, this.#vertices, this.#signal);
-    const both = [this.#whole(planner), CacheImports.load(this.#tools, this.#vertices, this.#signal)] as const;
+    const { request } = this.#tools;
+    const platforms = targetPlatforms(request);
+    const isMulti = platforms.length > 1;
+    if (isMulti && request.outputs.some(({ kind }) => kind === 'image')) throw severalPlatforms();
+    const inputs = new PlanInputs(this.#tools, this.#vertices, this.#signal, isMulti);
+    const planners = platforms.map((platform) => new Planner(inputs, platform));
+    const both = [this.#whole(inputs, planners), CacheImports.load(this.#tools, this.#vertices, this.#signal)] as const;
     // Neither goes on after the other's failure is told.
     await Promise.allSettled(both);
-    const [plan, imports] = await Promise.all(both);
-    const schedule = new Schedule(plan.target.last);
+    const [plans, imports] = await Promise.all(both);
+    const schedule = new Schedule(plans.map(({ target }) => target.last));
+    const unusedArgs = [...request.buildArgs.keys()].filter((key) => !inputs.usedArgs.has(key));
     for (const step of schedule.steps) this.#vertices.announce(step);
-    this.#planned = { plan, schedule, imports };
+    this.#planned = { plans, unusedArgs, schedule, imports };
   }
 
   /** A plan that fails ends what it has begun, so that nothing is taken after the build has closed. */
-  async #whole(planner: Planner): Promise<BuildPlan> {
+  async #whole({ images }: PlanInputs, planners: readonly Planner[]): Promise<readonly BuildPlan[]> {
+    const plans = planners.map((planner) => planner.plan());
     try {
-      const plan = await planner.plan();
+      const planned = await Promise.all(plans);
+      await planners[0]?.check();
       this.#signal.throwIfAborted();
-      return plan;
+      return planned;
     } catch (error) {
       this.abort(error);
-      await planner.settled();
+      await Promise.allSettled(plans);
+      await images.settled();
       throw error;
     }
   }
@@ -90,15 +104,20 @@ export class Solve {
   }
 
   async export(): Promise<BuildResult> {
-    const { plan, schedule } = this.#parts();
-    const { target, platform, unusedArgs } = plan;
+    const { plans, unusedArgs, schedule } = this.#parts();
+    const platforms = plans.map((plan) => this.#resultOf(plan));
+    const tops = platforms.flatMap(({ topLayer }) => topLayer ?? []);
+    const imageId = await exportResults(this.#tools, this.#vertices, platforms, this.#signal);
+    await this.#exportCaches(schedule, tops);
+    return { platforms, imageId, unusedArgs, release: this.#held(tops) };
+  }
+
+  #resultOf({ target, platform }: BuildPlan): PlatformResult {
+    const { schedule } = this.#parts();
     const topLayer = target.last && schedule.resultOf(target.last).layer;
     const config = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
     const baseLayers = target.last === undefined ? 0 : this.#baseLayers(target.last);
-    const result = { platform, config, topLayer, baseLayers };
-    const imageId = await exportResult(this.#tools, this.#vertices, result, this.#signal);
-    await this.#exportCaches(schedule, topLayer);
-    return { platforms: [result], imageId, unusedArgs, release: this.#held(topLayer) };
+    return { platform, config, topLayer, baseLayers };
   }
 
   /** Counts the layers of the image that a step stands on. */
@@ -112,24 +131,22 @@ export class Solve {
     return count;
   }
 
-  async #exportCaches(schedule: Schedule, top: Digest | undefined): Promise<void> {
+  async #exportCaches(schedule: Schedule, tops: readonly Digest[]): Promise<void> {
     const { request } = this.#tools;
     const epoch = epochOf(request);
     for (const { mode, take } of request.cacheTo) {
       this.#signal.throwIfAborted();
-      await take(cachedSteps(schedule, this.deps.layers, { mode, top, ...(epoch !== undefined && { epoch }) }));
+      await take(cachedSteps(schedule, this.deps.layers, { mode, tops, ...(epoch !== undefined && { epoch }) }));
     }
   }
 
-  /** Holds the files of the result beyond the end of the build. */
-  #held(topLayer: Digest | undefined): () => Promise<void> {
+  /** Holds the files of the results beyond the end of the build. */
+  #held(tops: readonly Digest[]): () => Promise<void> {
     const { layers } = this.deps;
-    let held = topLayer;
-    if (held !== undefined) layers.retain(held);
+    const held = [...tops];
+    for (const layer of held) layers.retain(layer);
     return async () => {
-      const layer = held;
-      held = undefined;
-      if (layer !== undefined) await layers.release(layer);
+      for (const layer of held.splice(0)) await layers.release(layer);
     };
   }
 
@@ -142,4 +159,11 @@ export class Solve {
     if (this.#planned === undefined) throw new Error('the build is not planned');
     return this.#planned;
   }
+}
+
+function severalPlatforms(): Error {
+  return invalid(
+    'the image store of this engine keeps one platform of an image: push an image of several platforms (--push), or ' +
+      'have it written (--output type=oci,dest=FILE)',
+  );
 }

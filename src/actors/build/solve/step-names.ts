@@ -2,6 +2,7 @@
 import { withoutLogin } from '../../../build/sources/git-url.js';
 import type { Instruction } from '../../../build/dockerfile/ast.js';
 import { DockerfileError } from '../../../build/dockerfile/dockerfile-error.js';
+import { formatPlatform, type Platform } from '../../../build/dockerfile/platform.js';
 import { type Environment, ShellLexer } from '../../../build/dockerfile/shell-lexer.js';
 
 /** Returns whether an instruction counts in the names of steps. */
@@ -33,11 +34,26 @@ export class StepNames {
   }
 }
 
+/**
+ * Returns the platform of a stage as names of steps tell it: `linux/arm64`, or `linux/amd64->arm64` for a stage that runs
+ * on the one and is for the other.
+ */
+export function platformLabel(own: Platform, target: Platform): string {
+  const written = formatPlatform(own);
+  if (own.os !== target.os) return `${written}->${formatPlatform(target)}`;
+  const isSame = own.architecture === target.architecture && own.variant === target.variant;
+  return isSame ? written : `${written}->${[target.architecture, target.variant].filter(Boolean).join('/')}`;
+}
+
 /** Counts the steps of a stage. */
 export class StepCounter {
   #at = 0;
 
-  /** @param label of the stage; empty when there is only one. @param total of its steps. */
+  /**
+   * @param label says which stage it is, and for which platform when there are several; empty when there is only one
+   * of both.
+   * @param total of its steps.
+   */
   constructor(
     private readonly label: string,
     private readonly total: number,

@@ -79,12 +79,17 @@ export class SolveTools {
   /** @param layer undefined: an empty directory. */
   async #mount(layer: Digest | undefined): Promise<string> {
     const root = join(await this.directory('build-from-'), 'root');
+    await this.mountAt(layer, root);
+    return root;
+  }
+
+  /** Makes a directory that shows the files of a layer until the build ends. @param layer undefined: it is empty. */
+  async mountAt(layer: Digest | undefined, root: string): Promise<void> {
     await mkdir(root);
-    if (layer === undefined) return root;
+    if (layer === undefined) return;
     this.layers.hold(layer);
     await this.deps.layers.mountImage(layer, root);
     this.atEnd(() => detachMount(root));
-    return root;
   }
 
   /** Gives everything back. A part that fails does not keep the others. */

@@ -1,0 +1,38 @@
+/** Parts that the plans of one build share, whichever platform each is for. */
+import type { Dockerfile } from '../../../build/dockerfile/ast.js';
+import { parseDockerfile } from '../../../build/dockerfile/parse.js';
+import { BaseImages } from './base.js';
+import { ClientContext, loadIgnoreFile } from './contexts.js';
+import { ContextDirectories } from './context-directories.js';
+import { PlanBudget } from './plan-budget.js';
+import type { SolveTools } from './tools.js';
+import type { Vertices } from './vertices.js';
+
+export class PlanInputs {
+  readonly dockerfile: Dockerfile;
+  readonly images: BaseImages;
+  readonly main: ClientContext;
+  readonly directories: ContextDirectories;
+  readonly ignore: Promise<readonly string[]>;
+  readonly budget = new PlanBudget();
+  readonly usedArgs = new Set<string>();
+
+  /**
+   * @param isMulti is set when the build is for several platforms: names of steps tell theirs then.
+   * @throws DockerfileError
+   */
+  constructor(
+    readonly tools: SolveTools,
+    vertices: Vertices,
+    signal: AbortSignal,
+    readonly isMulti: boolean,
+  ) {
+    const { request } = tools;
+    this.dockerfile = parseDockerfile(request.dockerfile.text);
+    this.images = new BaseImages(tools, vertices, signal, isMulti);
+    this.directories = new ContextDirectories(vertices);
+    this.ignore = loadIgnoreFile(request, vertices);
+    this.ignore.catch(() => undefined);
+    this.main = new ClientContext(request.context, '[internal] load build context', this.ignore);
+  }
+}

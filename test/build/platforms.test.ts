@@ -1,0 +1,159 @@
+/** Builds for several platforms at once, with the unmodified buildx. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { ociFiles, type Index, type Manifest } from '../support/oci-archive.js';
+import { Buildx } from '../support/buildx.js';
+import { Cleanup } from '../support/cleanup.js';
+import { buildxPlugins } from '../support/dockerd.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { callJson } from '../support/http.js';
+
+const cleanup = new Cleanup();
+const directory = mkdtempSync(join(tmpdir(), 'platforms-'));
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+const BOTH = ['--platform', 'linux/amd64,linux/arm64'];
+let engine: Engine;
+let image: string;
+let buildx: Buildx;
+
+before(async () => {
+  ({ engine, image } = await startEngineWithImage(cleanup));
+  buildx = new Buildx(join(directory, 'work'), engine.host);
+  // The first stage runs on this host whatever the image is for, and once for each platform.
+  buildx.write(
+    'a/Dockerfile',
+    `FROM --platform=$BUILDPLATFORM ${image} AS made\nRUN cat /proc/sys/kernel/random/uuid >/common\n` +
+      'ARG TARGETARCH TARGETPLATFORM\nRUN echo "$TARGETARCH $TARGETPLATFORM $(uname -m)" >/made\n' +
+      'FROM scratch\nCOPY file /file\nCOPY --from=made /made /common /\nARG TARGETARCH\nENV FOR=$TARGETARCH\n',
+  );
+  buildx.write('a/file', 'of the context\n');
+});
+after(async () => {
+  rmSync(directory, { recursive: true, force: true });
+  await cleanup.run();
+});
+
+describe('builds for several platforms', { skip }, () => {
+  test('make an archive with an index; steps that all have in common run once', async () => {
+    const { stderr } = await buildx.ok(['build', ...BOTH, '-o', 'type=oci,dest=../both.tar,name=app:1', '.'], {
+      in: 'a',
+    });
+    const files = ociFiles(join(buildx.directory, 'both.tar'));
+    const [entry] = files.json<Index>('index.json').manifests;
+    assert.ok(entry);
+    assert.equal(entry.mediaType, 'application/vnd.oci.image.index.v1+json');
+    assert.equal(entry.annotations?.['io.containerd.image.name'], 'docker.io/library/app:1');
+    const { manifests } = files.blob<Index>(entry);
+    assert.deepEqual(
+      manifests.map(({ platform }) => platform),
+      [
+        { architecture: 'amd64', os: 'linux' },
+        { architecture: 'arm64', os: 'linux' },
+      ],
+    );
+    const configs = manifests.map((one) =>
+      files.blob<{ architecture: string; config: { Env: string[] } }>(files.blob<Manifest>(one).config),
+    );
+    assert.deepEqual(
+      configs.map(({ architecture }) => architecture),
+      ['amd64', 'arm64'],
+    );
+    assert.ok(configs.every(({ architecture, config }) => config.Env.includes(`FOR=${architecture}`)));
+    for (const name of [
+      '[linux/amd64 made 1/3] FROM',
+      '[linux/amd64 made 2/3] RUN cat',
+      '[linux/amd64->arm64 made 3/3] RUN echo',
+      '[linux/amd64 made 3/3] RUN echo',
+      '[linux/amd64 stage-1 1/2] COPY file /file',
+      '[linux/arm64 stage-1 2/2] COPY --from=made',
+      '[linux/amd64 internal] load metadata for',
+    ])
+      assert.ok(stderr.includes(name), `${name} in ${stderr}`);
+    // What does not depend on the platform is one step, with the name that came first.
+    assert.ok(!stderr.includes('[linux/amd64->arm64 made 2/3]'), stderr);
+  });
+
+  test('give the files of each in a directory and in a tar, and one cache for all', async () => {
+    await buildx.ok(['build', ...BOTH, '-o', '../tree', '-o', 'type=tar,dest=../tree.tar', '.'], { in: 'a' });
+    const tree = join(buildx.directory, 'tree');
+    assert.deepEqual(readdirSync(tree).sort(), ['linux_amd64', 'linux_arm64']);
+    for (const arch of ['amd64', 'arm64']) {
+      const read = (name: string): string => readFileSync(join(tree, `linux_${arch}`, name), 'utf8');
+      assert.equal(read('made'), `${arch} linux/${arch} x86_64\n`);
+      assert.equal(read('file'), 'of the context\n');
+      assert.equal(
+        execFileSync('tar', ['-xOf', join(buildx.directory, 'tree.tar'), `linux_${arch}/made`]).toString(),
+        read('made'),
+      );
+    }
+    const [amd64, arm64] = ['amd64', 'arm64'].map((arch) => readFileSync(join(tree, `linux_${arch}/common`), 'utf8'));
+    assert.equal(amd64, arm64);
+    // The build of one platform finds the steps of all.
+    const { stderr } = await buildx.ok(['build', '--platform', 'linux/arm64', '-o', '../one', '.'], { in: 'a' });
+    assert.equal(readFileSync(join(buildx.directory, 'one/common'), 'utf8'), amd64);
+    assert.match(stderr, /CACHED/);
+  });
+
+  test('are refused where one image is wanted, before anything runs', async () => {
+    for (const args of [
+      ['-t', 'both:1'],
+      ['--load', '-t', 'both:1'],
+      ['-o', 'type=docker,dest=../docker.tar'],
+    ]) {
+      const refused = await buildx.run(['build', ...BOTH, ...args, '.'], { in: 'a' });
+      assert.notEqual(refused.status, 0);
+      assert.match(refused.stderr, /one platform of an image|exporting manifest lists/);
+    }
+    const windows = await buildx.run(['build', '--platform', 'linux/arm64,windows', '-o', '../w', '.'], { in: 'a' });
+    assert.match(windows.stderr, /for linux, not for/);
+    assert.deepEqual(await callJson(engine.socketPath, 'GET', '/images/json?filters={"reference":["both"]}'), []);
+  });
+
+  test('fail as a whole when one platform fails, with its step', async () => {
+    buildx.write(
+      'fails/Dockerfile',
+      `FROM --platform=$BUILDPLATFORM ${image} AS made\nARG TARGETARCH\nRUN test "$TARGETARCH" = amd64 && touch /x\n` +
+        'FROM scratch\nCOPY --from=made /x /\n',
+    );
+    const failed = await buildx.run(['build', ...BOTH, '-o', '../failed', '.'], { in: 'fails' });
+    assert.notEqual(failed.status, 0);
+    assert.match(failed.stderr, /\[linux\/amd64->arm64 made 2\/2\].*RUN test/);
+    assert.match(failed.stderr, /exit code: 1/);
+    // Both succeed alone and together where nothing fails, and nothing of the failed one is in the way.
+    assert.equal((await buildx.run(['build', '-o', '../fine', '.'], { in: 'fails' })).status, 0);
+  });
+
+  test('hand their results to linked builds, each platform to its own', async () => {
+    buildx.write(
+      'linked/base/Dockerfile',
+      'FROM scratch\nARG TARGETARCH\nCOPY <<EOF /arch\n$TARGETARCH\nEOF\nENV OF=$TARGETARCH\n',
+    );
+    buildx.write('linked/app/Dockerfile', 'FROM base\nARG TARGETARCH\nCOPY <<EOF /mine\n$TARGETARCH\nEOF\n');
+    buildx.write(
+      'linked/docker-bake.json',
+      JSON.stringify({
+        target: {
+          base: { context: 'base', platforms: ['linux/amd64', 'linux/arm64'] },
+          app: {
+            context: 'app',
+            contexts: { base: 'target:base' },
+            platforms: ['linux/amd64', 'linux/arm64'],
+            output: ['type=local,dest=../linked-out'],
+          },
+        },
+      }),
+    );
+    await buildx.ok(['buildx', 'bake', '--allow=fs.write=..', 'app'], { in: 'linked' });
+    for (const arch of ['amd64', 'arm64']) {
+      const read = (name: string): string =>
+        readFileSync(join(buildx.directory, 'linked-out', `linux_${arch}`, name), 'utf8');
+      assert.equal(read('arch'), `${arch}\n`);
+      assert.equal(read('mine'), `${arch}\n`);
+    }
+  });
+});
