@@ -53,7 +53,7 @@ describe('docker build', { skip }, () => {
   test('writes an archive in the layout of OCI, as dockerd does', async () => {
     const metadata = await build('type=oci,dest=../oci.tar,name=app:1');
     const files = ociFiles(join(buildx.directory, 'oci.tar'));
-    const [entry, ...others] = files.json<Index>('index.json').manifests;
+    const [entry, ...others] = (files.json('index.json') as Index).manifests;
     assert.ok(entry);
     assert.deepEqual(others, []);
     assert.deepEqual(entry.annotations, {
@@ -62,13 +62,13 @@ describe('docker build', { skip }, () => {
       'org.opencontainers.image.ref.name': '1',
     });
     assert.deepEqual(entry.platform, { architecture: 'amd64', os: 'linux' });
-    const manifest = files.blob<Manifest>(entry);
+    const manifest = files.blob(entry) as Manifest;
     assert.equal(entry.mediaType, `${OCI}.manifest.v1+json`);
     assert.deepEqual(
       manifest.layers.map(({ mediaType }) => mediaType),
       [`${OCI}.layer.v1.tar+gzip`, `${OCI}.layer.v1.tar+gzip`],
     );
-    const config = files.blob<{ created: string; config: { Env: string[] } }>(manifest.config);
+    const config = files.blob(manifest.config) as { created: string; config: { Env: string[] } };
     assert.equal(config.created, CREATED);
     assert.deepEqual(files.json('oci-layout'), { imageLayoutVersion: '1.0.0' });
     assert.equal(files.names.includes('manifest.json'), false);
@@ -87,12 +87,18 @@ describe('docker build', { skip }, () => {
   test('writes an archive that any engine loads', async () => {
     await build('type=docker,dest=../docker.tar,"name=loaded:1,loaded-too"');
     const files = ociFiles(join(buildx.directory, 'docker.tar'));
-    const [{ Config, RepoTags, Layers } = { Config: '', RepoTags: [], Layers: [] }] =
-      files.json<{ Config: string; RepoTags: string[]; Layers: string[] }[]>('manifest.json');
+    const [{ Config, RepoTags, Layers } = { Config: '', RepoTags: [], Layers: [] }] = files.json('manifest.json') as {
+      Config: string;
+      RepoTags: string[];
+      Layers: string[];
+    }[];
     assert.deepEqual(RepoTags, ['loaded:1', 'loaded-too:latest']);
     assert.equal(Layers.length, 2);
-    assert.equal(files.json<Index>('index.json').manifests.length, 2);
-    assert.equal(files.json<Index>('index.json').manifests[0]?.mediaType, `${DOCKER}.distribution.manifest.v2+json`);
+    assert.equal((files.json('index.json') as Index).manifests.length, 2);
+    assert.equal(
+      (files.json('index.json') as Index).manifests[0]?.mediaType,
+      `${DOCKER}.distribution.manifest.v2+json`,
+    );
     await buildx.ok(['load', '-i', 'docker.tar']);
     const shown = await callJson<{ Id: string }>(engine.socketPath, 'GET', '/images/loaded-too/json');
     assert.equal(shown.Id, `sha256:${Config.split('/').at(-1)}`);
@@ -104,14 +110,14 @@ describe('docker build', { skip }, () => {
     const more = ['--annotation', 'a=b', '--annotation', 'manifest-descriptor:c=d'];
     await build('type=docker,dest=../plain.tar,compression=uncompressed,oci-mediatypes=true', more);
     const plain = ociFiles(join(buildx.directory, 'plain.tar'));
-    const [entry] = plain.json<Index>('index.json').manifests;
+    const [entry] = (plain.json('index.json') as Index).manifests;
     assert.ok(entry);
     assert.equal(entry.annotations?.['c'], 'd');
-    const manifest = plain.blob<Manifest>(entry);
+    const manifest = plain.blob(entry) as Manifest;
     assert.deepEqual(manifest.annotations, { a: 'b' });
     const [layer] = manifest.layers;
     assert.equal(layer?.mediaType, `${OCI}.layer.v1.tar`);
-    const config = plain.blob<{ rootfs: { diff_ids: string[] } }>(manifest.config);
+    const config = plain.blob(manifest.config) as { rootfs: { diff_ids: string[] } };
     assert.equal(config.rootfs.diff_ids[0], layer.digest);
     const wrong = await buildx.run(['build', '-o', 'type=oci,dest=../x.tar,compression=lzma', '.'], { in: 'a' });
     assert.match(wrong.stderr, /unsupported layer compression type: lzma/);
@@ -126,11 +132,11 @@ describe('docker build', { skip }, () => {
     }
     assert.equal(digests.size, 1);
     const files = ociFiles(join(buildx.directory, 'rewritten.tar'));
-    const [entry] = files.json<Index>('index.json').manifests;
+    const [entry] = (files.json('index.json') as Index).manifests;
     assert.ok(entry);
-    const { layers, config } = files.blob<Manifest>(entry);
+    const { layers, config } = files.blob(entry) as Manifest;
     assert.deepEqual(layers[0]?.annotations, { 'buildkit/rewritten-timestamp': EPOCH });
-    const { rootfs } = files.blob<{ rootfs: { diff_ids: string[] } }>(config);
+    const { rootfs } = files.blob(config) as { rootfs: { diff_ids: string[] } };
     const bytes = files.bytes(layers[0].digest);
     const tar = execFileSync('gunzip', { input: bytes });
     assert.equal(`sha256:${createHash('sha256').update(tar).digest('hex')}`, rootfs.diff_ids[0]);

@@ -44,11 +44,11 @@ describe('builds for several platforms', { skip }, () => {
       in: 'a',
     });
     const files = ociFiles(join(buildx.directory, 'both.tar'));
-    const [entry] = files.json<Index>('index.json').manifests;
+    const [entry] = (files.json('index.json') as Index).manifests;
     assert.ok(entry);
     assert.equal(entry.mediaType, 'application/vnd.oci.image.index.v1+json');
     assert.equal(entry.annotations?.['io.containerd.image.name'], 'docker.io/library/app:1');
-    const { manifests } = files.blob<Index>(entry);
+    const { manifests } = files.blob(entry) as Index;
     assert.deepEqual(
       manifests.map(({ platform }) => platform),
       [
@@ -56,8 +56,8 @@ describe('builds for several platforms', { skip }, () => {
         { architecture: 'arm64', os: 'linux' },
       ],
     );
-    const configs = manifests.map((one) =>
-      files.blob<{ architecture: string; config: { Env: string[] } }>(files.blob<Manifest>(one).config),
+    const configs = manifests.map(
+      (one) => files.blob((files.blob(one) as Manifest).config) as { architecture: string; config: { Env: string[] } },
     );
     assert.deepEqual(
       configs.map(({ architecture }) => architecture),

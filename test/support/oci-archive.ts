@@ -26,10 +26,10 @@ export interface Manifest {
 
 export interface OciFiles {
   readonly names: readonly string[];
-  json<T>(name: string): T;
+  json(name: string): unknown;
   bytes(digest: string): Buffer | undefined;
   /** Returns a document, whose size and digest are those of the descriptor. */
-  blob<T>(descriptor: Descriptor): T;
+  blob(descriptor: Descriptor): unknown;
 }
 
 /** Unpacks an archive beside itself; each blob has the digest that it is named by. */
@@ -45,15 +45,15 @@ export function ociFiles(archive: string): OciFiles {
     if (path.includes('/sha256/')) assert.equal(createHash('sha256').update(bytes).digest('hex'), name);
     found.set(path.slice(at.length + 1), bytes);
   }
-  const json = <T>(name: string): T => JSON.parse(String(found.get(name))) as T;
+  const json = (name: string): unknown => JSON.parse(String(found.get(name)));
   return {
     names: [...found.keys()].sort(),
     json,
     bytes: (digest) => found.get(`blobs/${digest.replace(':', '/')}`),
-    blob: <T>({ digest, size }: Descriptor): T => {
+    blob: ({ digest, size }: Descriptor): unknown => {
       const name = `blobs/${digest.replace(':', '/')}`;
       assert.equal(found.get(name)?.length, size);
-      return json<T>(name);
+      return json(name);
     },
   };
 }
