@@ -35,8 +35,8 @@ export class StepNames {
 }
 
 /**
- * Returns the platform of a stage as names of steps tell it: `linux/arm64`, or `linux/amd64->arm64` for a stage that runs
- * on the one and is for the other.
+ * Returns the platform of a stage as names of steps tell it: `linux/arm64`, or `linux/amd64->arm64` for a stage that
+ * runs on the one and is for the other.
  */
 export function platformLabel(own: Platform, target: Platform): string {
   const written = formatPlatform(own);
