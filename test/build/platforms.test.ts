@@ -74,7 +74,7 @@ describe('builds for several platforms', { skip }, () => {
       '[linux/amd64 internal] load metadata for',
     ])
       assert.ok(stderr.includes(name), `${name} in ${stderr}`);
-    // What does not depend on the platform is one step, with the name that came first.
+    // A step that does not depend on the platform is one, with the name that came first.
     assert.ok(!stderr.includes('[linux/amd64->arm64 made 2/3]'), stderr);
   });
 
