@@ -59,6 +59,7 @@ export function composeBuildDoor(
     openBlobs: (form) => LayerBlobs.open(blobParts, form),
     layers,
     pushCache: (...order) => pushes.pushCache(...order),
+    pushSet: (...order) => pushes.pushImageSet(...order),
     push: (reference, credentials, signal) => pushImage(pushes, { reference, credentials }, signal),
   });
   return new BuildKitDoor({

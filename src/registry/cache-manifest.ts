@@ -1,7 +1,7 @@
 /** The manifests by which registries keep caches of builds. */
 import type { Digest } from '../ports/storage.js';
 import { digestOf } from './client.js';
-import { ociLayerType, type PushedBlob, type WrittenManifest } from './manifest-writer.js';
+import { layerType, type PushedBlob, type WrittenManifest } from './manifest-writer.js';
 
 export const CACHE_CONFIG_TYPE = 'application/vnd.buildkit.cacheconfig.v0';
 
@@ -32,7 +32,7 @@ export function cacheConfigOf(manifest: Buffer): CacheConfigBlob | undefined {
 export function cacheManifest(form: CacheManifestForm, config: Buffer, layers: readonly PushedBlob[]): WrittenManifest {
   const described = { mediaType: CACHE_CONFIG_TYPE, digest: digestOf(config), size: config.length };
   const blobs = layers.map(({ digest, sizeBytes, mediaType }) => ({
-    mediaType: ociLayerType(mediaType),
+    mediaType: layerType('oci', mediaType),
     digest,
     size: sizeBytes,
   }));

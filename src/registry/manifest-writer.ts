@@ -48,9 +48,9 @@ function compressionOf(mediaType: string): LayerCompression {
   return /[.+]gzip$/.test(mediaType) ? 'gzip' : 'none';
 }
 
-/** Returns OCI's type of a layer with the same compression. */
-export function ociLayerType(mediaType: string): string {
-  return TYPES.oci.layer[compressionOf(mediaType)];
+/** Returns the type that a format has for a layer with the same compression. */
+export function layerType(format: ManifestFormat, mediaType: string): string {
+  return TYPES[format].layer[compressionOf(mediaType)];
 }
 
 /** Returns the format that suits the blobs: OCI if some came from there, because only OCI knows zstd. */

@@ -134,6 +134,7 @@ const door = new BuildKitDoor({
     layers: { find: () => undefined },
     openBlobs: () => Promise.reject(internal('there are no layers')),
     pushCache: () => Promise.reject(internal('there is no registry')),
+    pushSet: () => Promise.reject(internal('there is no registry')),
     configs: { find: () => Promise.reject(internal('there are no images')) },
     host: { os: 'linux', architecture: 'amd64' },
     unpack: () => Promise.reject(new Error('no archives here')),

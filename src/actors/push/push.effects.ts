@@ -196,7 +196,7 @@ export class PushWork {
 }
 
 /** Waits for all; one that fails ends the others. Rejects with what it failed for, or with the signal's reason. */
-async function untilOneFails<T>(
+export async function untilOneFails<T>(
   signal: AbortSignal,
   begin: (either: AbortSignal) => readonly Promise<T>[],
 ): Promise<readonly T[]> {

@@ -8,7 +8,9 @@ import { credentialsKey } from '../../registry/credentials.js';
 import type { ActorSummary } from '../kit/describe.js';
 import { type JobRun, SharedJobs } from '../kit/shared-jobs.js';
 import { ProgressBoard } from '../pull/progress-board.js';
+import type { ImageSet } from '../../build/outputs/image-set.js';
 import { type CachePush, pushCache } from './push-cache.js';
+import { type ImageSetPush, pushImageSet } from './push-image-set.js';
 import type { PushWork } from './push.effects.js';
 import type { PushRequest } from './push-request.js';
 
@@ -38,6 +40,11 @@ export class Pushes {
   /** Pushes the cache of a build, of which the build itself tells. Resolves with the digest of the manifest. */
   pushCache(push: CachePush, signal: AbortSignal): Promise<Digest> {
     return pushCache(this.#work, push, signal);
+  }
+
+  /** Pushes an image that is not in the store. Resolves with its documents. */
+  pushImageSet(push: ImageSetPush, signal: AbortSignal): Promise<ImageSet> {
+    return pushImageSet(this.#work, push, signal);
   }
 
   describe(): readonly ActorSummary[] {

@@ -5,40 +5,27 @@ import { chainOf } from '../../ports/chain-id.js';
 import type { Digest } from '../../ports/storage.js';
 import { ImageTar } from '../../images/archive/image-tar.js';
 import { familiarString, parseReference } from '../../images/reference.js';
-import { goJson } from '../../text/go-json.js';
-import type { ImageAnnotations } from './annotations.js';
+import { described, type Descriptor, type ImageFormat, MEDIA_TYPES } from './image-documents.js';
 import {
-  described,
-  type Descriptor,
-  digestOf,
-  type Document,
-  type ImageFormat,
-  indexDocument,
-  manifestDocument,
-  MEDIA_TYPES,
-  platformOf,
-} from './image-documents.js';
+  blobDocuments,
+  exportedParts,
+  type ImageSet,
+  imageSet,
+  type LeavingLayer,
+  manifestDocuments,
+  type SetOptions,
+} from './image-set.js';
 import { LayerBlobs, type LayerBlobsDeps, type LayerForm } from './layer-blobs.js';
 
-export interface ExportOptions extends LayerForm {
+export interface ExportOptions extends LayerForm, SetOptions {
   /** Such as `docker.io/library/app:1`. */
   readonly names: readonly string[];
-  readonly format: ImageFormat;
   /** Adds `manifest.json`, by which `docker load` of any age finds the image. */
   readonly isLoadable: boolean;
-  readonly annotations: ImageAnnotations;
-  /** RFC 3339, in seconds. */
-  readonly created: string;
 }
 
 /** Hears how an export goes on; a name is of a part such as `exporting layers`. */
 export type ExportSteps = <T>(name: string, action: () => Promise<T>) => Promise<T>;
-
-interface ExportedPlatform {
-  readonly manifest: Document;
-  readonly config: Document;
-  readonly layers: readonly Descriptor[];
-}
 
 const REWRITTEN = 'buildkit/rewritten-timestamp';
 
@@ -47,10 +34,7 @@ export class ImageExport {
   private constructor(
     private readonly options: ExportOptions,
     private readonly blobs: LayerBlobs,
-    private readonly platforms: readonly ExportedPlatform[],
-    private readonly index: Document | undefined,
-    /** Describes the index, or the only manifest. */
-    readonly descriptor: Descriptor,
+    private readonly set: ImageSet,
   ) {}
 
   /**
@@ -64,50 +48,32 @@ export class ImageExport {
     steps: ExportSteps,
     signal: AbortSignal,
   ): Promise<ImageExport> {
-    const isIndex = results.length > 1;
-    if (isIndex && options.isLoadable)
+    if (options.isLoadable && (results.length > 1 || options.attest !== undefined))
       throw invalid('docker exporter does not currently support exporting manifest lists');
-    const { annotations, created, format } = options;
-    if (!isIndex && Object.keys(annotations.at('index')).length > 0)
-      throw invalid('index annotations not supported for single platform export');
     const blobs = await LayerBlobs.open(deps, options);
     try {
-      const platforms: ExportedPlatform[] = [];
-      const files = await steps('exporting layers', () =>
-        Promise.all(results.map((result) => layersOf(result, blobs, signal))),
+      const parts = await steps('exporting layers', () =>
+        Promise.all(
+          results.map(async (result) => ({ result, layers: await layersOf(result, blobs, options, signal) })),
+        ),
       );
-      for (const [at, result] of results.entries()) {
-        const platform = exportedPlatform(result, files[at] ?? [], options);
-        await steps(`exporting manifest ${platform.manifest.descriptor.digest}`, () => Promise.resolve());
-        await steps(`exporting config ${platform.config.descriptor.digest}`, () => Promise.resolve());
-        platforms.push(platform);
-      }
-      const [only] = platforms;
-      if (only === undefined) throw invalid('the build has no result');
-      const own = { 'org.opencontainers.image.created': created };
-      if (!isIndex) {
-        return new ImageExport(options, blobs, platforms, undefined, {
-          ...described(
-            only.manifest.descriptor,
-            { ...only.manifest.descriptor.annotations, ...own },
-            only.manifest.descriptor.platform,
-          ),
-        });
-      }
-      const manifests = platforms.map(({ manifest }) => manifest.descriptor);
-      const index = indexDocument(format, manifests, annotations.at('index'));
-      await steps(`exporting manifest list ${index.descriptor.digest}`, () => Promise.resolve());
-      const descriptor = described(index.descriptor, { ...annotations.at('index-descriptor'), ...own });
-      return new ImageExport(options, blobs, platforms, index, descriptor);
+      const set = imageSet(parts, options);
+      for (const name of exportedParts(set)) await steps(name, () => Promise.resolve());
+      return new ImageExport(options, blobs, set);
     } catch (error) {
       await blobs.close();
       throw error;
     }
   }
 
+  /** Describes the index, or the only manifest. */
+  get descriptor(): Descriptor {
+    return this.set.descriptor;
+  }
+
   /** undefined where there is an index. */
   get configDigest(): Digest | undefined {
-    return this.index === undefined ? this.platforms[0]?.config.descriptor.digest : undefined;
+    return this.set.index === undefined ? this.set.platforms[0]?.config.descriptor.digest : undefined;
   }
 
   /** Writes an archive in the layout of the OCI image specification. It must be read to its end or returned. */
@@ -129,12 +95,11 @@ export class ImageExport {
   async #fill(archive: ImageTar): Promise<void> {
     await archive.directory('blobs/');
     await archive.directory('blobs/sha256/');
-    const documents = this.platforms.flatMap(({ manifest, config }) => [manifest, config]);
-    if (this.index !== undefined) documents.push(this.index);
     const all = new Map<Digest, { readonly sizeBytes: number; readonly bytes?: Buffer }>();
-    for (const { layers } of this.platforms)
+    for (const { layers } of this.set.platforms)
       for (const { digest, size } of layers) all.set(digest, { sizeBytes: size });
-    for (const { descriptor, bytes } of documents) all.set(descriptor.digest, { sizeBytes: bytes.length, bytes });
+    for (const { descriptor, bytes } of [...blobDocuments(this.set), ...manifestDocuments(this.set)])
+      all.set(descriptor.digest, { sizeBytes: bytes.length, bytes });
     for (const [digest, { sizeBytes, bytes }] of [...all].sort(([a], [b]) => (a < b ? -1 : 1)))
       await archive.file(pathOf(digest), { sizeBytes, mtimeSeconds: 0, mode: 0o444 }, bytes ?? this.blobs.read(digest));
     const add = async (name: string, content: unknown, mode?: number): Promise<void> => {
@@ -164,7 +129,7 @@ export class ImageExport {
   }
 
   #loadable(): object[] {
-    return this.platforms.map(({ config, layers }) => ({
+    return this.set.platforms.map(({ config, layers }) => ({
       Config: pathOf(config.descriptor.digest),
       RepoTags: this.options.names.map((name) => familiarString(parseReference(name))),
       Layers: layers.map(({ digest }) => pathOf(digest)),
@@ -172,40 +137,21 @@ export class ImageExport {
   }
 }
 
-type LayerFiles = Awaited<ReturnType<LayerBlobs['blob']>>[];
-
-function layersOf({ config, baseLayers }: PlatformResult, blobs: LayerBlobs, signal: AbortSignal): Promise<LayerFiles> {
+/** Makes the layers of a result in the form that is wanted. */
+export async function layersOf(
+  { config, baseLayers }: PlatformResult,
+  blobs: LayerBlobs,
+  { format, compression, epoch }: LayerForm & { readonly format: ImageFormat },
+  signal: AbortSignal,
+): Promise<LeavingLayer[]> {
   const chain = chainOf(config.rootfs.diff_ids);
-  return Promise.all(chain.map((chainId, at) => blobs.blob(chainId, signal, at < baseLayers)));
-}
-
-function exportedPlatform(
-  { config: document, baseLayers }: PlatformResult,
-  files: LayerFiles,
-  { format, compression, epoch, annotations }: ExportOptions,
-): ExportedPlatform {
-  const types = MEDIA_TYPES[format];
+  const files = await Promise.all(chain.map((chainId, at) => blobs.blob(chainId, signal, at < baseLayers)));
   const rewritten = epoch === undefined ? {} : { [REWRITTEN]: String(epoch) };
-  const layers = files.map(({ digest, sizeBytes }, at) =>
-    described({ mediaType: types.layer[compression], digest, size: sizeBytes }, at < baseLayers ? {} : rewritten),
-  );
-  const rootfs = { ...document.rootfs, diff_ids: files.map(({ diffId }) => diffId) };
-  const bytes = Buffer.from(goJson({ ...document, rootfs }, 0));
-  const config = {
-    bytes,
-    descriptor: { mediaType: types.config, digest: digestOf(bytes), size: bytes.length },
-  };
-  const platform = platformOf(document);
-  const name = [platform.os, platform.architecture, platform.variant].filter(Boolean).join('/');
-  const manifest = manifestDocument(format, config.descriptor, layers, annotations.at('manifest', name));
-  return {
-    layers,
-    config,
-    manifest: {
-      bytes: manifest.bytes,
-      descriptor: described(manifest.descriptor, annotations.at('manifest-descriptor', name), platform),
-    },
-  };
+  const mediaType = MEDIA_TYPES[format].layer[compression];
+  return files.map(({ digest, sizeBytes, diffId }, at) => ({
+    diffId,
+    descriptor: described({ mediaType, digest, size: sizeBytes }, at < baseLayers ? {} : rewritten),
+  }));
 }
 
 function pathOf(digest: Digest): string {

@@ -257,10 +257,11 @@ function exporterResponse({ job, response }: OrderedBuild, { imageId }: BuildRes
   if (imageId === undefined) return Object.fromEntries(response);
   const names = imageNames(job.request).map(({ canonical }) => canonical);
   return {
-    ...Object.fromEntries(response),
     'containerimage.config.digest': imageId,
     'containerimage.digest': imageId,
     ...(names.length > 0 && { 'image.name': names.join(',') }),
+    // An image that has left by itself says more.
+    ...Object.fromEntries(response),
   };
 }
 

@@ -1,7 +1,8 @@
 /** Translates exporters, by which a client says what it wants of a build: images here, or files there. */
-import { internal, notImplemented } from '../../errors/engine-error.js';
+import { internal } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildOutput, PlatformResult, ResultFiles } from '../../ports/build.js';
 import { flag, namesOf, rewriteEpoch, type Exporter, type ImageName } from './export-attrs.js';
+import { canBeStored, type PushParts, wholePush } from './image-push.js';
 import { sendArchive, sendFiles, sendImage, type SendParts } from './client-outputs.js';
 import { inPart, loginOf, stepDigest, type OrderedBuild } from './ordered-build.js';
 import type { SolveRequest } from './proto/gen/control_pb.js';
@@ -10,7 +11,7 @@ import { parseReference, type ImageReference } from '../../images/reference.js';
 /** Exporters whose result goes to the client. */
 const CLIENT: ReadonlySet<string> = new Set(['local', 'tar', 'oci', 'docker']);
 
-export interface ExporterParts extends SendParts {
+export interface ExporterParts extends SendParts, PushParts {
   /** Pushes an image that is in the store. Resolves with the digest of its manifest. */
   readonly push: (
     reference: ImageReference,
@@ -30,9 +31,9 @@ function exportersOf(request: SolveRequest): readonly Exporter[] {
 
 /** @throws EngineError for exporters that are not there. */
 export function outputsOf(build: OrderedBuild, parts: ExporterParts): BuildOutput[] {
-  return exportersOf(build.job.request).map((exporter) => {
+  return exportersOf(build.job.request).flatMap((exporter): BuildOutput | BuildOutput[] => {
     const { type, index } = exporter;
-    if (isImage(type)) return imageOutput(build, exporter, parts);
+    if (isImage(type)) return imageOutputs(build, exporter, parts);
     if (!CLIENT.has(type)) throw internal(`exporter "${type}" could not be found`);
     const taking = <T extends readonly unknown[]>(send: (...results: T) => Promise<void>) => {
       return (...results: T): Promise<void> => {
@@ -66,30 +67,35 @@ function isImage(type: string): boolean {
   return type === 'moby' || type === 'image';
 }
 
-function imageOutput(build: OrderedBuild, { attrs }: Exporter, { push }: ExporterParts): BuildOutput {
-  const names = namesOf(attrs);
+/** An image goes into the store, and from there to its registry; one that the store cannot keep goes there at once. */
+function imageOutputs(build: OrderedBuild, exporter: Exporter, parts: ExporterParts): BuildOutput[] {
+  const { attrs } = exporter;
+  const leavesWhole = flag(attrs, 'push') === true && !canBeStored(build, exporter);
+  const isStored = !leavesWhole || (build.attrs.platforms.length <= 1 && !flag(attrs, 'push-by-digest'));
   const epoch = rewriteEpoch(attrs, build.attrs.buildArgs);
-  const output: BuildOutput = {
+  const stored: BuildOutput = {
     kind: 'image',
-    names: names.map(({ familiar }) => familiar),
+    names: isStored ? namesOf(attrs).map(({ familiar }) => familiar) : [],
     ...(epoch !== undefined && { epoch }),
+    ...(flag(attrs, 'push') && !leavesWhole && { named: () => pushStored(build, exporter, parts) }),
   };
-  if (!flag(attrs, 'push')) return output;
-  if (flag(attrs, 'push-by-digest')) throw notImplemented('push-by-digest is not implemented by this builder');
+  if (!leavesWhole) return [stored];
+  const whole: BuildOutput = { kind: 'result', take: wholePush(build, exporter, parts) };
+  return isStored ? [stored, whole] : [whole];
+}
+
+async function pushStored(build: OrderedBuild, { attrs }: Exporter, { push }: ExporterParts): Promise<void> {
   const { signal, ref } = build.job;
-  const named = async (): Promise<void> => {
-    for (const { canonical } of names) {
-      const reference = parseReference(canonical);
-      const vertex = stepDigest(ref, `pushing ${canonical}`);
-      const name = `pushing ${canonical} with docker`;
-      const step = { digest: vertex, inputs: [], name, cached: false, started: Date.now() };
-      build.job.progress.vertex(step);
-      const digest = await inPart(build, vertex, 'pushing layers', async () =>
-        push(reference, await loginOf(build, reference.domain), signal),
-      );
-      await inPart(build, vertex, `pushing manifest for ${canonical}@${digest}`, () => Promise.resolve());
-      build.job.progress.vertex({ ...step, completed: Date.now() });
-    }
-  };
-  return { ...output, named };
+  for (const { canonical } of namesOf(attrs)) {
+    const reference = parseReference(canonical);
+    const vertex = stepDigest(ref, `pushing ${canonical}`);
+    const name = `pushing ${canonical} with docker`;
+    const step = { digest: vertex, inputs: [], name, cached: false, started: Date.now() };
+    build.job.progress.vertex(step);
+    const digest = await inPart(build, vertex, 'pushing layers', async () =>
+      push(reference, await loginOf(build, reference.domain), signal),
+    );
+    await inPart(build, vertex, `pushing manifest for ${canonical}@${digest}`, () => Promise.resolve());
+    build.job.progress.vertex({ ...step, completed: Date.now() });
+  }
 }

@@ -1,0 +1,153 @@
+/** Pushes images that the store cannot keep: several platforms, annotations, other compressions, no name. */
+import type { ImageSetPush } from '../../actors/push/push-image-set.js';
+import { layersOf } from '../../build/outputs/image-export.js';
+import { exportedParts, type ImageSet, imageSet, type LeavingLayer } from '../../build/outputs/image-set.js';
+import type { LayerBlobs, LayerForm } from '../../build/outputs/layer-blobs.js';
+import { internal } from '../../errors/engine-error.js';
+import { canonicalString, type ImageReference, parseReference } from '../../images/reference.js';
+import type { PlatformResult } from '../../ports/build.js';
+import { chainOf } from '../../ports/chain-id.js';
+import type { Digest } from '../../ports/storage.js';
+import { layerType, type PushedBlob } from '../../registry/manifest-writer.js';
+import { exportOptions, flag, namesOf, type Exporter } from './export-attrs.js';
+import { inPart, inStep, loginOf, type OrderedBuild } from './ordered-build.js';
+
+export interface PushParts {
+  readonly openBlobs: (form: LayerForm) => Promise<LayerBlobs>;
+  /** Pushes an image that is not in the store. Resolves with its documents. */
+  readonly pushSet: (push: ImageSetPush, signal: AbortSignal) => Promise<ImageSet>;
+}
+
+type Options = ReturnType<typeof exportOptions>;
+type Target = Pick<ImageSetPush, 'reference' | 'credentials'>;
+
+/** Returns whether the store keeps all that is wanted of an image. */
+export function canBeStored({ attrs: { platforms, buildArgs } }: OrderedBuild, { attrs }: Exporter): boolean {
+  if (platforms.length > 1 || flag(attrs, 'push-by-digest')) return false;
+  const { annotations, compression, level } = exportOptions('docker', attrs, buildArgs);
+  const isPlain = annotations.isEmpty && compression === 'gzip' && level === undefined;
+  return isPlain && !flag(attrs, 'oci-mediatypes');
+}
+
+/**
+ * Returns what pushes results under each of the names, or under the digest alone.
+ * @throws EngineError for names and attributes that cannot be, before anything is built.
+ */
+export function wholePush(
+  build: OrderedBuild,
+  { attrs }: Exporter,
+  parts: PushParts,
+): (results: readonly PlatformResult[]) => Promise<void> {
+  const options = exportOptions('docker', attrs, build.attrs.buildArgs);
+  const references = flag(attrs, 'push-by-digest') ? untagged(attrs) : tagged(attrs);
+  if (references.length === 0) throw internal('tag is needed when pushing to registry');
+  return (results) =>
+    inStep(build, 'exporting to image', '', async (_sent, vertex) => {
+      const shown = new Set<string>();
+      for (const reference of references) {
+        const credentials = await loginOf(build, reference.domain);
+        const set = await inPart(build, vertex, 'pushing layers', () =>
+          pushOne(build, { reference, credentials }, results, options, parts),
+        );
+        const name = `${canonicalString(reference)}@${set.descriptor.digest}`;
+        for (const part of [...exportedParts(set), `pushing manifest for ${name}`]) {
+          if (!shown.has(part)) await inPart(build, vertex, part, () => Promise.resolve());
+          shown.add(part);
+        }
+        tell(build, set, attrs.get('name') ?? '');
+      }
+    });
+}
+
+function tagged(attrs: Exporter['attrs']): ImageReference[] {
+  return namesOf(attrs).map(({ canonical }) => parseReference(canonical));
+}
+
+/** An image that has no name but its digest. @throws EngineError for names with a tag. */
+function untagged(attrs: Exporter['attrs']): ImageReference[] {
+  const names = (attrs.get('name') ?? '').split(',').filter((name) => name !== '');
+  return names.map((name) => {
+    const reference = parseReference(name);
+    if (reference.tag !== undefined || reference.digest !== undefined)
+      throw internal(`can't push tagged ref ${canonicalString(reference)} by digest`);
+    return reference;
+  });
+}
+
+async function pushOne(
+  build: OrderedBuild,
+  target: Target,
+  results: readonly PlatformResult[],
+  options: Options,
+  parts: PushParts,
+): Promise<ImageSet> {
+  const isUsual = options.compression === 'gzip' && options.level === undefined && options.epoch === undefined;
+  return isUsual
+    ? pushFromStore(build, target, results, options, parts)
+    : pushFiles(build, target, results, options, parts);
+}
+
+/** Layers that the registry has are not even compressed. */
+async function pushFromStore(
+  { job: { signal } }: OrderedBuild,
+  target: Target,
+  results: readonly PlatformResult[],
+  options: Options,
+  { pushSet }: PushParts,
+): Promise<ImageSet> {
+  const layers = new Map<Digest, { readonly chainId: Digest; readonly diffId: Digest }>();
+  const chains = results.map(({ config: { rootfs } }) => {
+    const chain = chainOf(rootfs.diff_ids);
+    return chain.map((chainId, at) => ({ chainId, diffId: rootfs.diff_ids[at] ?? chainId }));
+  });
+  for (const layer of chains.flat()) layers.set(layer.chainId, layer);
+  const wanted = [...layers.values()];
+  const documents = (blobs: readonly PushedBlob[]): ImageSet => {
+    const hasZstd = blobs.some(({ mediaType }) => mediaType.endsWith('zstd'));
+    const format = hasZstd ? 'oci' : options.format;
+    const byChain = new Map(
+      wanted.map(({ chainId, diffId }, at): [Digest, LeavingLayer] => {
+        const { digest, sizeBytes, mediaType } = blobs[at] ?? { digest: diffId, sizeBytes: 0, mediaType: '' };
+        return [chainId, { diffId, descriptor: { mediaType: layerType(format, mediaType), digest, size: sizeBytes } }];
+      }),
+    );
+    const platforms = results.map((result, at) => ({
+      result,
+      layers: (chains[at] ?? []).flatMap(({ chainId }) => byChain.get(chainId) ?? []),
+    }));
+    return imageSet(platforms, { ...options, format });
+  };
+  return pushSet({ ...target, layers: wanted, files: [], documents }, signal);
+}
+
+async function pushFiles(
+  { job: { signal } }: OrderedBuild,
+  target: Target,
+  results: readonly PlatformResult[],
+  options: Options,
+  { openBlobs, pushSet }: PushParts,
+): Promise<ImageSet> {
+  const blobs = await openBlobs(options);
+  try {
+    const platforms = await Promise.all(
+      results.map(async (result) => ({ result, layers: await layersOf(result, blobs, options, signal) })),
+    );
+    const set = imageSet(platforms, options);
+    const files = new Map(
+      platforms
+        .flatMap(({ layers }) => layers)
+        .map(({ descriptor: { digest, size } }) => [digest, { digest, sizeBytes: size, path: blobs.path(digest) }]),
+    );
+    return await pushSet({ ...target, layers: [], files: [...files.values()], documents: () => set }, signal);
+  } finally {
+    await blobs.close();
+  }
+}
+
+function tell({ response }: OrderedBuild, { descriptor, index, platforms }: ImageSet, name: string): void {
+  response.set('containerimage.digest', descriptor.digest);
+  response.set('containerimage.descriptor', Buffer.from(JSON.stringify(descriptor)).toString('base64'));
+  const [only] = platforms;
+  if (index === undefined && only) response.set('containerimage.config.digest', only.config.descriptor.digest);
+  if (name !== '') response.set('image.name', name);
+}

@@ -1,0 +1,164 @@
+/** Images that go to a registry at once, since the store cannot keep them, with the unmodified buildx. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Buildx } from '../support/buildx.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { buildxPlugins } from '../support/dockerd.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { callJson } from '../support/http.js';
+import type { Descriptor, Index, Manifest } from '../support/oci-archive.js';
+import { GrpcBridge } from '../support/grpc-bridge.js';
+import { startRegistry, type TestRegistry } from '../support/registry.js';
+
+const cleanup = new Cleanup();
+const directory = mkdtempSync(join(tmpdir(), 'pushes-'));
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+const BOTH = ['--platform', 'linux/amd64,linux/arm64'];
+const TYPES = ['oci.image.index.v1', 'oci.image.manifest.v1', 'docker.distribution.manifest.v2'];
+let engine: Engine;
+let registry: TestRegistry;
+let buildx: Buildx;
+
+before(async () => {
+  ({ engine } = await startEngineWithImage(cleanup));
+  registry = await startRegistry();
+  cleanup.add(() => registry.stop());
+  buildx = new Buildx(join(directory, 'work'), engine.host);
+  buildx.write('a/Dockerfile', 'FROM scratch\nCOPY file /file\nARG TARGETARCH\nENV FOR=$TARGETARCH\nCMD ["x"]\n');
+  buildx.write('a/file', 'of the context\n');
+});
+after(async () => {
+  rmSync(directory, { recursive: true, force: true });
+  await cleanup.run();
+});
+
+/** Builds `a` and returns the metadata that the client has written. */
+async function build(...args: string[]): Promise<Readonly<Record<string, unknown>>> {
+  await buildx.ok(['build', '--metadata-file', '../metadata.json', ...args, '.'], { in: 'a' });
+  return JSON.parse(readFileSync(join(buildx.directory, 'metadata.json'), 'utf8')) as Record<string, unknown>;
+}
+
+/** Asks the registry itself. */
+async function manifest(repository: string, reference: string): Promise<unknown> {
+  const accept = [...TYPES, 'docker.distribution.manifest.list.v2'].map((type) => `application/vnd.${type}+json`);
+  const answer = await fetch(`http://${registry.host}/v2/${repository}/manifests/${reference}`, {
+    headers: { accept: accept.join(',') },
+  });
+  assert.equal(answer.status, 200, `${repository} ${reference}`);
+  return answer.json();
+}
+
+async function blob(repository: string, { digest, size }: Descriptor): Promise<Buffer> {
+  const answer = await fetch(`http://${registry.host}/v2/${repository}/blobs/${digest}`);
+  const bytes = Buffer.from(await answer.arrayBuffer());
+  assert.equal(bytes.length, size);
+  return bytes;
+}
+
+describe('docker build --push', { skip }, () => {
+  test('pushes several platforms under several names, which anybody pulls', async () => {
+    const names = [`${registry.host}/team/several:1`, `${registry.host}/team/copy:2`];
+    const metadata = await build(...BOTH, '--push', ...names.flatMap((name) => ['-t', name]));
+    assert.equal(metadata['image.name'], names.join(','));
+    for (const repository of ['team/several', 'team/copy']) {
+      const tag = repository === 'team/several' ? '1' : '2';
+      const index = (await manifest(repository, tag)) as Index;
+      assert.equal(index.mediaType, 'application/vnd.docker.distribution.manifest.list.v2+json');
+      assert.deepEqual(
+        index.manifests.map(({ platform }) => platform),
+        [
+          { architecture: 'amd64', os: 'linux' },
+          { architecture: 'arm64', os: 'linux' },
+        ],
+      );
+      assert.deepEqual(await manifest(repository, String(metadata['containerimage.digest'])), index);
+    }
+    const { stdout } = await buildx.ok(['buildx', 'imagetools', 'inspect', names[0] ?? '']);
+    assert.match(stdout, /linux\/amd64[^]*linux\/arm64/);
+    for (const arch of ['amd64', 'arm64']) {
+      await dockerOk(engine, ['pull', '-q', '--platform', `linux/${arch}`, names[0] ?? '']);
+      const image = await callJson<{ Architecture: string; Config: { Env: string[] } }>(
+        engine.socketPath,
+        'GET',
+        `/images/${names[0]}/json`,
+      );
+      assert.equal(image.Architecture, arch);
+      assert.ok(image.Config.Env.includes(`FOR=${arch}`));
+    }
+  });
+
+  test('pushes by digest, for those who put the platforms together themselves', async () => {
+    // The client asks for it only of builders that it believes to be no dockerd.
+    const bridge = await GrpcBridge.start(join(directory, 'bridge.sock'), engine.socketPath);
+    cleanup.add(() => bridge.close());
+    await buildx.ok(['buildx', 'create', '--name', 'bridged', '--driver', 'remote', `unix://${directory}/bridge.sock`]);
+    const name = `${registry.host}/team/parts`;
+    const digests: string[] = [];
+    for (const arch of ['amd64', 'arm64']) {
+      const output = `type=image,name=${name},push-by-digest=true,name-canonical=true,push=true`;
+      const metadata = await build('--builder', 'bridged', '--platform', `linux/${arch}`, '-o', output);
+      const digest = String(metadata['containerimage.digest']);
+      const { config } = (await manifest('team/parts', digest)) as Manifest;
+      assert.equal(metadata['containerimage.config.digest'], config.digest);
+      digests.push(`${name}@${digest}`);
+    }
+    const tags = await fetch(`http://${registry.host}/v2/team/parts/tags/list`);
+    assert.deepEqual(((await tags.json()) as { tags?: string[] | null }).tags ?? [], []);
+    await buildx.ok(['buildx', 'imagetools', 'create', '-t', `${name}:all`, ...digests]);
+    const index = (await manifest('team/parts', 'all')) as Index;
+    assert.deepEqual(
+      index.manifests.map((one) => `${name}@${one.digest}`),
+      digests,
+    );
+    // Nothing of them is left here.
+    assert.equal((await dockerOk(engine, ['images', '-q', name])).trim(), '');
+    const tagged = await buildx.run(
+      ['build', '--builder', 'bridged', '-o', `type=image,name=${name}:1,push-by-digest=true,push=true`, '.'],
+      {
+        in: 'a',
+      },
+    );
+    assert.match(tagged.stderr, /can't push tagged ref .*parts:1 by digest/);
+  });
+
+  test('pushes annotations, the types of OCI and other compressions, and keeps the image here too', async () => {
+    const name = `${registry.host}/team/other:1`;
+    await build('-t', name, '-o', 'type=image,push=true,compression=uncompressed,annotation.who=me');
+    const { mediaType, annotations, layers, config } = (await manifest('team/other', '1')) as Manifest;
+    assert.equal(mediaType, 'application/vnd.oci.image.manifest.v1+json');
+    assert.deepEqual(annotations, { who: 'me' });
+    assert.deepEqual(
+      layers.map((layer) => layer.mediaType),
+      ['application/vnd.oci.image.layer.v1.tar'],
+    );
+    assert.match((await blob('team/other', layers[0] as Descriptor)).toString('latin1'), /ustar/);
+    const here = await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${name}/json`);
+    assert.equal(here.Id, config.digest);
+    await dockerOk(engine, ['rmi', '-f', name]);
+    await dockerOk(engine, ['pull', '-q', name]);
+    assert.equal((await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${name}/json`)).Id, here.Id);
+    const both = `${registry.host}/team/other:both`;
+    const index = ['--annotation', 'index:all=of us', '--annotation', 'manifest[linux/arm64]:only=arm'];
+    await build(...BOTH, '-t', both, '--push', ...index);
+    const listed = (await manifest('team/other', 'both')) as Index;
+    assert.deepEqual(listed.annotations, { all: 'of us' });
+    const manifests = await Promise.all(listed.manifests.map(async ({ digest }) => manifest('team/other', digest)));
+    assert.deepEqual(
+      manifests.map((one) => (one as Manifest).annotations),
+      [undefined, { only: 'arm' }],
+    );
+  });
+
+  test('fails when the registry does, and when there is no name', async () => {
+    const gone = await buildx.run(['build', ...BOTH, '--push', '-t', '127.0.0.1:1/no:1', '.'], { in: 'a' });
+    assert.notEqual(gone.status, 0);
+    assert.match(gone.stderr, /127\.0\.0\.1:1/);
+    const nameless = await buildx.run(['build', ...BOTH, '-o', 'type=image,push=true', '.'], { in: 'a' });
+    assert.match(nameless.stderr, /tag is needed when pushing to registry/);
+  });
+});
