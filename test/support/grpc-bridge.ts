@@ -1,4 +1,4 @@
-/** A socket that speaks BuildKit's protocol at once, for clients that ask for no upgrade (buildx with a remote driver). */
+/** A socket that speaks the protocol of BuildKit at once, for clients that ask for no upgrade (the remote driver). */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 

@@ -1,4 +1,4 @@
-/** The documents of an image that leaves this engine: a manifest for each platform, attestations, an index over them. */
+/** The documents of an image that leaves this engine: a manifest for each platform, what is attested, an index. */
 import { invalid } from '../../errors/engine-error.js';
 import type { PlatformResult } from '../../ports/build.js';
 import type { Digest } from '../../ports/storage.js';
