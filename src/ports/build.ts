@@ -195,6 +195,41 @@ export interface PlatformResult {
   readonly topLayer: Digest | undefined;
   /** So many of the layers, from the lowest, are those of the image that the build began with. */
   readonly baseLayers: number;
+  /** Tells how it was made. */
+  recipe(): BuildRecipe;
+}
+
+/** How a result was made. */
+export interface BuildRecipe {
+  readonly materials: readonly BuildMaterial[];
+  /** Each after those that it needs. */
+  readonly steps: readonly RecipeStep[];
+  /** Those that RUN steps were given. */
+  readonly secrets: readonly RecipeGift[];
+  readonly ssh: readonly RecipeGift[];
+}
+
+/** Something from elsewhere that a result has in it. */
+export interface BuildMaterial {
+  /** An address, or the package URL of an image. */
+  readonly uri: string;
+  /** Hex digits by the name of the algorithm, such as `sha256`. */
+  readonly digest: Readonly<Record<string, string>>;
+}
+
+export interface RecipeStep {
+  /** In the form of the definitions of BuildKit, with their names of members. */
+  readonly operation: object;
+  /** Places among the steps. */
+  readonly inputs: readonly number[];
+  /** Lines of the Dockerfile, counted from 1. */
+  readonly lines: { readonly start: number; readonly end: number } | undefined;
+}
+
+/** A secret or an agent, by its name. */
+export interface RecipeGift {
+  readonly id: string;
+  readonly optional?: boolean;
 }
 
 export interface BuildResult {

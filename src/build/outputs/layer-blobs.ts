@@ -69,8 +69,9 @@ export class LayerBlobs {
     const { close, ...tar } = this.deps.layers.openTar(chainId);
     const path = join(this.directory, chainId.slice('sha256:'.length));
     try {
-      const form = keepsTimes ? { ...this.form, epoch: undefined } : this.form;
-      const file = await this.deps.pool.run('compress-layer', { ...tar, ...form, path }, { signal });
+      const { compression, level } = this.form;
+      const epoch = keepsTimes ? undefined : this.form.epoch;
+      const file = await this.deps.pool.run('compress-layer', { ...tar, compression, level, epoch, path }, { signal });
       this.#paths.set(file.digest, path);
       return file;
     } finally {

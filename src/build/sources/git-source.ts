@@ -22,6 +22,8 @@ interface Fetch {
   readonly commit: FoundCommit;
 }
 
+const SHA1_DIGITS = 40;
+
 export class GitSource {
   constructor(private readonly parts: HttpParts) {}
 
@@ -41,7 +43,8 @@ export class GitSource {
         await this.#checkOut({ git, reference, access, commit }, root, until);
         const directory = await subdirectory(root, reference.subdir);
         const key = JSON.stringify(['git', commit.sha, reference.subdir, reference.keepGitDir, reference.submodules]);
-        return { directory, release, key, path: '/', kind: 'repository', contentType: '' };
+        const digest = { [commit.sha.length === SHA1_DIGITS ? 'sha1' : 'sha256']: commit.sha };
+        return { directory, release, key, digest, path: '/', kind: 'repository', contentType: '' };
       });
     } catch (error) {
       await release();

@@ -47,7 +47,7 @@ export class HttpSource {
       const { digest, contentType } = await this.#bring(order, path, signal);
       if (order.checksum !== '' && order.checksum !== digest)
         throw invalid(`digest mismatch ${digest}: ${order.checksum}`, { code: 'DIGEST_MISMATCH' });
-      const loaded = { release, key: digest, contentType };
+      const loaded = { release, key: digest, digest: { sha256: digest.slice('sha256:'.length) }, contentType };
       const tree = order.unpacks === true ? await this.#unpacked(path, place, signal) : undefined;
       return tree === undefined
         ? { ...loaded, directory, kind: 'file', path: asPattern(name) }

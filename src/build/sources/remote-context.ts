@@ -5,7 +5,7 @@ import { UnpackedContext } from '../tar-context.js';
 /** Name of the only file of a context that is no archive. */
 export const CONTEXT_FILE = 'context';
 
-export interface RemoteContext extends Pick<LoadedSource, 'kind' | 'contentType'> {
+export interface RemoteContext extends Pick<LoadedSource, 'kind' | 'contentType' | 'digest'> {
   readonly context: UnpackedContext;
 }
 
@@ -16,6 +16,6 @@ export async function openRemoteContext(
   signal: AbortSignal,
 ): Promise<RemoteContext> {
   const loaded = await sources.load({ ...order, unpacks: true, fileName: CONTEXT_FILE }, signal);
-  const { kind, contentType, directory } = loaded;
-  return { kind, contentType, context: new UnpackedContext(directory, () => loaded.release()) };
+  const { kind, contentType, digest, directory } = loaded;
+  return { kind, contentType, digest, context: new UnpackedContext(directory, () => loaded.release()) };
 }

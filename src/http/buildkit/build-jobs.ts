@@ -3,6 +3,7 @@
  * waits a while for those that it needs.
  */
 import { EngineError, internal } from '../../errors/engine-error.js';
+import type { BuildMaterial } from '../../ports/build.js';
 import type { SolveRequest } from './proto/gen/control_pb.js';
 import type { Status } from './proto/gen/common_pb.js';
 import { ForeignStatus } from './grpc-status.js';
@@ -16,6 +17,8 @@ export interface JobOutcome {
   readonly exporterResponse: Readonly<Record<string, string>>;
   /** Configuration of the image that was made. */
   readonly config?: Buffer;
+  /** What it was made of. */
+  readonly materials?: readonly BuildMaterial[];
 }
 
 /** One call of Solve, from its begin to its answer. */

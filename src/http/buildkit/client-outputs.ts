@@ -53,15 +53,16 @@ export async function sendArchive(
 /** Sends an image as one archive. */
 export async function sendImage(
   build: OrderedBuild,
-  { type, attrs, index }: Exporter,
+  exporter: Exporter,
   results: readonly PlatformResult[],
   { prepare }: SendParts,
 ): Promise<void> {
+  const { type, attrs, index } = exporter;
   if (flag(attrs, 'tar') === false)
     throw notImplemented(`exporter "${type}" writes archives only: this engine does not support tar=false yet`);
   const kind = type === 'docker' ? 'docker' : 'oci';
   const { job, attrs: frontend } = build;
-  const options = exportOptions(kind, attrs, frontend.buildArgs);
+  const options = exportOptions(kind, exporter, frontend.buildArgs);
   const session = await build.session();
   await inStep(build, `exporting to ${kind} image format`, '', async (_sent, vertex) => {
     const steps: ExportSteps = (name, action) => inPart(build, vertex, name, action);

@@ -5,7 +5,7 @@ import { earlyWarnings, shownWarning } from '../../build/dockerfile/early-warnin
 import type { Host } from '../../build/dockerfile/platform.js';
 import { usageFilter } from '../../build/cache/usage-filter.js';
 import { platformOf } from '../../build/outputs/image-documents.js';
-import { internal, invalid, notFound, notImplemented } from '../../errors/engine-error.js';
+import { internal, invalid, notFound } from '../../errors/engine-error.js';
 import type {
   BuildEngine,
   BuildObserver,
@@ -22,6 +22,8 @@ import type { ContextCache } from './context-cache.js';
 import { cacheExports, type CacheExportParts } from './cache-exports.js';
 import { cacheSources, wantsInlineCache } from './cache-options.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
+import { provenanceOptions } from './attest-options.js';
+import type { BuildOrigin } from './image-attestations.js';
 import { imageLookUp } from './image-look-up.js';
 import { imageNames, outputsOf, requireTaken, type ExporterParts } from './exporters.js';
 import { describeFailure } from './grpc-status.js';
@@ -68,7 +70,7 @@ export class EngineSolver implements Solver {
   async solve(job: BuildJob, order: SolveOrder): Promise<Solution> {
     requireFrontend(order);
     requireEntitlements(job.request.entitlements, this.#parts.grantable);
-    requireKnown(order);
+    provenanceOptions(order.attrs);
     const build = orderedBuild(this.#parts, job, order);
     const context = await openMainContext(build, this.#parts);
     try {
@@ -76,7 +78,7 @@ export class EngineSolver implements Solver {
       job.progress.setSource(dockerfile);
       const { request } = build.attrs;
       if (request !== undefined) return await this.#answer(build, dockerfile, request);
-      return this.#solution(build, await this.#run(build, dockerfile));
+      return this.#solution(build, await this.#run(build, { dockerfile, context: context.material }));
     } finally {
       await context.close();
     }
@@ -92,9 +94,10 @@ export class EngineSolver implements Solver {
     }
   }
 
-  async #run(build: OrderedBuild, dockerfile: LoadedDockerfile): Promise<BuildResult> {
+  async #run(build: OrderedBuild, origin: BuildOrigin): Promise<BuildResult> {
     const { job } = build;
-    const running = this.#parts.engine.start(await this.#request(build, dockerfile));
+    const { dockerfile } = origin;
+    const running = this.#parts.engine.start(await this.#request(build, origin));
     const cancel = (): void => running.cancel();
     job.signal.addEventListener('abort', cancel, { once: true });
     if (job.signal.aborted) cancel();
@@ -126,7 +129,8 @@ export class EngineSolver implements Solver {
     return removed;
   }
 
-  async #request(build: OrderedBuild, dockerfile: LoadedDockerfile): Promise<BuildRequest> {
+  async #request(build: OrderedBuild, origin: BuildOrigin): Promise<BuildRequest> {
+    const { dockerfile } = origin;
     const { attrs, job } = build;
     const { signal } = job;
     return {
@@ -159,7 +163,7 @@ export class EngineSolver implements Solver {
       cacheFrom: cacheSources(build),
       inlineCache: wantsInlineCache(build),
       cacheTo: cacheExports(build, this.#parts),
-      outputs: outputsOf(build, this.#parts),
+      outputs: outputsOf(build, origin, this.#parts),
       secret: async (id) => secret(await build.session(), id, signal),
       sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
       credentials: (host) => loginOf(build, host),
@@ -221,6 +225,7 @@ export class EngineSolver implements Solver {
     return {
       exporterResponse: response,
       ...(isImage && first !== undefined && { config: Buffer.from(goJson(first.config, 0)) }),
+      materials: first?.recipe().materials ?? [],
       metadata: metadataOf(result),
       references,
     };
@@ -291,15 +296,6 @@ function requireFrontend({ frontend, attrs }: SolveOrder): void {
   for (const cap of (attrs.get('frontend.caps') ?? '').split(',')) {
     if (cap !== '' && !cap.endsWith('+forward') && !KNOWN_CAPS.has(cap))
       throw internal(`unsupported frontend capability ${cap}`);
-  }
-}
-
-/** Refuses what the result would lack. A provenance that clients ask for by default may be left out. */
-function requireKnown({ attrs }: SolveOrder): void {
-  for (const [key, value] of attrs) {
-    if (!key.startsWith('attest:') || value.split(',').some((part) => /^(?:inline-only|disabled)=true$/.test(part)))
-      continue;
-    throw notImplemented(`attestations (${key.slice('attest:'.length)}) are not supported by this builder yet`);
   }
 }
 

@@ -2,6 +2,7 @@
 import { ImageAnnotations } from '../../build/outputs/annotations.js';
 import type { Compression } from '../../build/outputs/compress-layer.js';
 import type { ExportOptions } from '../../build/outputs/image-export.js';
+import type { SetOptions } from '../../build/outputs/image-set.js';
 import { parseBool } from '../../build/dockerfile/go-values.js';
 import { internal } from '../../errors/engine-error.js';
 import { canonicalString, familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
@@ -18,6 +19,8 @@ export interface Exporter {
   readonly attrs: ReadonlyMap<string, string>;
   /** Its number in the request, by which the client knows it. */
   readonly index: number;
+  /** Set when the client wants attestations. */
+  readonly attest?: SetOptions['attest'];
 }
 
 type Attributes = ReadonlyMap<string, string>;
@@ -52,16 +55,21 @@ export function flag(attrs: Attributes, name: string): boolean | undefined {
  * what is wanted.
  * @param buildArgs of the build, which may have `SOURCE_DATE_EPOCH`.
  */
-export function exportOptions(type: 'oci' | 'docker', attrs: Attributes, buildArgs: Attributes): ExportOptions {
+export function exportOptions(
+  type: 'oci' | 'docker',
+  { attrs, attest }: Pick<Exporter, 'attrs' | 'attest'>,
+  buildArgs: Attributes,
+): ExportOptions {
   const annotations = new ImageAnnotations(attrs);
   const compression = compressionOf(attrs);
   const epoch = dateEpoch(attrs, buildArgs);
   const wantsOci = flag(attrs, 'oci-mediatypes') ?? type === 'oci';
   return {
     names: namesOf(attrs).map(({ canonical }) => canonical),
-    format: wantsOci || compression === 'zstd' || !annotations.isEmpty ? 'oci' : 'docker',
+    format: wantsOci || compression === 'zstd' || !annotations.isEmpty || attest ? 'oci' : 'docker',
     isLoadable: type === 'docker',
     annotations,
+    ...(attest && { attest }),
     compression,
     level: levelOf(attrs.get('compression-level')),
     epoch: rewriteEpoch(attrs, buildArgs),

@@ -1,7 +1,8 @@
 /** Translates exporters, by which a client says what it wants of a build: images here, or files there. */
-import { internal } from '../../errors/engine-error.js';
+import { internal, invalid } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildOutput, PlatformResult, ResultFiles } from '../../ports/build.js';
 import { flag, namesOf, rewriteEpoch, type Exporter, type ImageName } from './export-attrs.js';
+import { attesting, type BuildOrigin } from './image-attestations.js';
 import { canBeStored, type PushParts, wholePush } from './image-push.js';
 import { sendArchive, sendFiles, sendImage, type SendParts } from './client-outputs.js';
 import { inPart, loginOf, stepDigest, type OrderedBuild } from './ordered-build.js';
@@ -10,6 +11,10 @@ import { parseReference, type ImageReference } from '../../images/reference.js';
 
 /** Exporters whose result goes to the client. */
 const CLIENT: ReadonlySet<string> = new Set(['local', 'tar', 'oci', 'docker']);
+
+const NO_ATTESTATIONS =
+  'attestations are kept in the index of an image, which the store and files do not have: push the image (--push), or ' +
+  'have it written (--output type=oci,dest=FILE)';
 
 export interface ExporterParts extends SendParts, PushParts {
   /** Pushes an image that is in the store. Resolves with the digest of its manifest. */
@@ -29,10 +34,12 @@ function exportersOf(request: SolveRequest): readonly Exporter[] {
   return request.exporters.map(({ type, attrs }, index) => ({ type, attrs: new Map(Object.entries(attrs)), index }));
 }
 
-/** @throws EngineError for exporters that are not there. */
-export function outputsOf(build: OrderedBuild, parts: ExporterParts): BuildOutput[] {
-  return exportersOf(build.job.request).flatMap((exporter): BuildOutput | BuildOutput[] => {
-    const { type, index } = exporter;
+/** @throws EngineError for exporters that are not there, and for what they cannot do. */
+export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: ExporterParts): BuildOutput[] {
+  return exportersOf(build.job.request).flatMap((given): BuildOutput | BuildOutput[] => {
+    const { type, index, attrs } = given;
+    const exporter = { ...given, ...attesting(build, origin, (attrs.get('name') ?? '').split(',').filter(Boolean)) };
+    if (exporter.attest !== undefined && !canAttest(exporter)) throw invalid(NO_ATTESTATIONS);
     if (isImage(type)) return imageOutputs(build, exporter, parts);
     if (!CLIENT.has(type)) throw internal(`exporter "${type}" could not be found`);
     const taking = <T extends readonly unknown[]>(send: (...results: T) => Promise<void>) => {
@@ -50,6 +57,11 @@ export function outputsOf(build: OrderedBuild, parts: ExporterParts): BuildOutpu
       take: taking((results: readonly PlatformResult[]) => sendImage(build, exporter, results, parts)),
     };
   });
+}
+
+/** Attestations are kept beside an image in its index, so that files and images of the store have none. */
+function canAttest({ type, attrs }: Exporter): boolean {
+  return type === 'oci' || type === 'docker' || (isImage(type) && flag(attrs, 'push') === true);
 }
 
 /** @throws EngineError when the engine made nothing of what is to go to the client. */

@@ -22,9 +22,10 @@ type Options = ReturnType<typeof exportOptions>;
 type Target = Pick<ImageSetPush, 'reference' | 'credentials'>;
 
 /** Returns whether the store keeps all that is wanted of an image. */
-export function canBeStored({ attrs: { platforms, buildArgs } }: OrderedBuild, { attrs }: Exporter): boolean {
-  if (platforms.length > 1 || flag(attrs, 'push-by-digest')) return false;
-  const { annotations, compression, level } = exportOptions('docker', attrs, buildArgs);
+export function canBeStored({ attrs: { platforms, buildArgs } }: OrderedBuild, exporter: Exporter): boolean {
+  const { attrs, attest } = exporter;
+  if (platforms.length > 1 || attest !== undefined || flag(attrs, 'push-by-digest')) return false;
+  const { annotations, compression, level } = exportOptions('docker', exporter, buildArgs);
   const isPlain = annotations.isEmpty && compression === 'gzip' && level === undefined;
   return isPlain && !flag(attrs, 'oci-mediatypes');
 }
@@ -35,10 +36,11 @@ export function canBeStored({ attrs: { platforms, buildArgs } }: OrderedBuild, {
  */
 export function wholePush(
   build: OrderedBuild,
-  { attrs }: Exporter,
+  exporter: Exporter,
   parts: PushParts,
 ): (results: readonly PlatformResult[]) => Promise<void> {
-  const options = exportOptions('docker', attrs, build.attrs.buildArgs);
+  const { attrs } = exporter;
+  const options = exportOptions('docker', exporter, build.attrs.buildArgs);
   const references = flag(attrs, 'push-by-digest') ? untagged(attrs) : tagged(attrs);
   if (references.length === 0) throw internal('tag is needed when pushing to registry');
   return (results) =>

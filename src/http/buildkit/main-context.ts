@@ -4,7 +4,7 @@ import { parseGitReference, withoutLogin } from '../../build/sources/git-url.js'
 import { EngineError, isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { RemoteOrder } from '../../ports/build-sources.js';
 import type { PieceSource } from '../../ports/archives.js';
-import type { BuildContext } from '../../ports/build.js';
+import type { BuildContext, BuildMaterial } from '../../ports/build.js';
 import { directoryContext, inStep, type OrderedBuild } from './ordered-build.js';
 import { pulledBytes } from './session-services.js';
 
@@ -22,6 +22,8 @@ export interface OpenContext {
   readonly hasDockerfile: boolean;
   /** The context is one file, which is the Dockerfile. */
   readonly onlyFile?: string;
+  /** Set when it was at an address. */
+  readonly material?: BuildMaterial;
   close(): Promise<void>;
 }
 
@@ -57,7 +59,7 @@ async function fetched(
   const shown = withoutLogin(url);
   const step = isRepository ? `[internal] load git source ${shown}` : '[internal] load remote build context';
   try {
-    const { context, kind } = await inStep(build, step, 'transferring context:', (bytes, vertex) =>
+    const { context, kind, digest } = await inStep(build, step, 'transferring context:', (bytes, vertex) =>
       fetch(
         {
           secret: build.secret,
@@ -71,7 +73,8 @@ async function fetched(
         job.signal,
       ),
     );
-    return { context, ...(kind === 'file' && { onlyFile: CONTEXT_FILE }), close: () => context.close() };
+    const material = { uri: shown, digest };
+    return { context, material, ...(kind === 'file' && { onlyFile: CONTEXT_FILE }), close: () => context.close() };
   } catch (error) {
     throw explained(error, isRepository ? 'failed to read dockerfile' : 'failed to read downloaded context');
   }

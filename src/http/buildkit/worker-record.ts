@@ -23,6 +23,7 @@ const FRONTEND_CAPS = [
 
 const LLB_CAPS = [
   'exporter.multiple',
+  'exporter.image.attestations',
   'source.image',
   'source.local',
   'source.local.unique',

@@ -10,6 +10,7 @@ import type { Digest } from '../../../ports/storage.js';
 import { baseImage } from '../base-image.js';
 import { blamed, prefixed } from './failure.js';
 import { PullStatuses } from './pull-statuses.js';
+import { imageMaterial, type NamedImage } from './image-material.js';
 import { newStep, type Operation, type PlannedStep, vertexDigest } from './step.js';
 import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
@@ -24,13 +25,8 @@ export interface WantedBase {
 }
 
 /** An image whose files need not be here yet. */
-export interface BaseImage {
-  readonly name: string;
-  /** The name with the digest that the registry has told. */
-  readonly shown: string;
+export interface BaseImage extends NamedImage {
   readonly platform: Platform | undefined;
-  readonly id: Digest;
-  readonly config: ImageConfigDocument;
   readonly topLayer: Digest | undefined;
 }
 
@@ -82,12 +78,14 @@ export class BaseImages {
     if (image === undefined) {
       const document = parseConfig(config);
       const topLayer = topOf(document);
-      return { name, shown: pinned(name, digest), platform, id: digestOf(config), config: document, topLayer };
+      const shown = pinned(name, digest);
+      return { name, shown, platform, id: digestOf(config), names: [], config: document, topLayer };
     }
     const letGo = deps.images.hold(image.id);
     this.tools.atEnd(async () => letGo());
     if (image.topLayer !== undefined) layers.hold(image.topLayer);
-    return { name, shown: name, platform, id: image.id, config: image.config, topLayer: image.topLayer };
+    const { id, config: document, topLayer } = image;
+    return { name, shown: name, platform, id, names: deps.images.namesOf(id), config: document, topLayer };
   }
 }
 
@@ -98,6 +96,7 @@ export function imageStep(image: BaseImage, label: string, lines: LineRange | un
     identity: ['image', topLayer ?? null],
     description: `pulled from ${name}`,
     isImage: true,
+    recipe: { operation: { source: { identifier: `docker-image://${shown}` } }, material: imageMaterial(image) },
     content: () => Promise.resolve(null),
     perform: async ({ tools, step, signal }) => {
       const { deps, request, layers } = tools;

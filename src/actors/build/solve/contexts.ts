@@ -43,6 +43,7 @@ export class ClientContext {
   #operation(): Operation {
     return {
       identity: ['context', this.name],
+      recipe: { operation: { source: { identifier: `local://${this.name}` } } },
       perform: async ({ tools, signal }) => {
         const ignore = await this.ignore;
         const follow = this.#isWhole ? [] : [...this.#paths].sort();
@@ -70,6 +71,7 @@ export function inlineStep(files: readonly InlineFile[]): PlannedStep {
   const named = files.map(({ name, content }) => ({ name: inlineName(name), content }));
   const operation: Operation = {
     identity: ['inline', named],
+    recipe: { operation: { file: { actions: named.map(({ name }) => ({ Action: { mkfile: { path: name } } })) } } },
     perform: async ({ tools }) => {
       const directory = join(await tools.directory('build-inline-'), 'root');
       await mkdir(directory, { mode: 0o755 });

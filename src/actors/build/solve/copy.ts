@@ -41,6 +41,15 @@ export function copyOperation(
       [kind, chown, chmod, exclude, kind === 'COPY' ? instruction.parents : (instruction.unpack ?? null)],
       [absolutePath(state, destination), /(?:^|\/)\.{0,2}$/.test(destination), copied],
     ],
+    recipe: {
+      operation: {
+        file: {
+          actions: copied.flatMap(({ paths }) =>
+            paths.map((src) => ({ Action: { copy: { src, dest: absolutePath(state, destination) } } })),
+          ),
+        },
+      },
+    },
     content: async (work) => {
       const plan = await planOf(work);
       const keys = copied.map(({ source, isRemote }) =>

@@ -103,6 +103,7 @@ function resultBegin(name: string, { config: document, topLayer }: PlatformResul
     name: `[context ${name}] FROM ${name}`,
     operation: {
       identity: ['result', topLayer],
+      recipe: { operation: { source: { identifier: `input:${name}` } } },
       content: () => Promise.resolve(null),
       perform: () => Promise.resolve({ layer: topLayer }),
     },

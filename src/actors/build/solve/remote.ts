@@ -48,10 +48,12 @@ function remoteStep(order: RemoteOrder, name: string): PlannedStep {
     name,
     operation: {
       identity: ['remote', order.url, order.checksum, order.keepGitDir ?? null, order.unpacks ?? false],
+      recipe: { operation: { source: { identifier: withoutLogin(order.url) } } },
       perform: async (work) => {
         const loaded = await load(order, work);
         work.tools.atEnd(() => loaded.release());
-        const { directory, key } = loaded;
+        const { directory, key, digest } = loaded;
+        work.tools.materials.set(work.step.digest, { uri: withoutLogin(order.url), digest });
         return { layer: undefined, files: { directory, ignore: [], isMapped: false, key } };
       },
     },

@@ -1,13 +1,14 @@
 /** RUN: a process that changes the files of the stage. */
 import type { RunInstruction } from '../../../build/dockerfile/ast.js';
 import { isEngineError } from '../../../errors/engine-error.js';
+import type { RecipeGift } from '../../../ports/build.js';
 import type { StepNetwork } from '../run/entitlements.js';
 import { runStep } from '../run/run-step.js';
 import type { StageState } from '../stage-state.js';
 import { processText } from './history-text.js';
 import { prefixed } from './failure.js';
 import type { RunWords } from './run-words.js';
-import type { Operation, StepWork } from './step.js';
+import type { Operation, OperationRecipe, StepWork } from './step.js';
 import { NO_FILES } from './step-result.js';
 
 export interface PlannedRun {
@@ -34,6 +35,7 @@ export function runOperation(planned: PlannedRun): Operation {
     ],
     description: `mount / from exec ${argv.join(' ')}`,
     isProcess: true,
+    recipe: recipeOf(planned),
     // A name that the client gives to the machine is seen by the command.
     content: async (work) => [await mountedContent(planned, work), work.tools.request.run.hostname],
     perform: async (work) => {
@@ -69,6 +71,22 @@ export function runOperation(planned: PlannedRun): Operation {
         throw prefixed(error, `${processText(argv)} did not complete successfully: `);
       }
     },
+  };
+}
+
+function recipeOf({ instruction, state, network, argv, env }: PlannedRun): OperationRecipe {
+  const { mounts, security } = instruction;
+  const named = (kind: string): RecipeGift[] =>
+    mounts
+      .filter(({ type }) => type === kind)
+      .map(({ id, required }) => ({ id, ...(!required && { optional: true }) }));
+  const { WorkingDir = '/', User = '' } = state.config;
+  const meta = { args: argv, env, cwd: WorkingDir, ...(User !== '' && { user: User }) };
+  const shown = mounts.map(({ type, target }) => ({ dest: target, mountType: type }));
+  return {
+    operation: { exec: { meta, network, security, ...(shown.length > 0 && { mounts: shown }) } },
+    secrets: named('secret'),
+    ssh: named('ssh'),
   };
 }
 

@@ -47,8 +47,8 @@ export class Schedule {
   }
 }
 
-/** The walk keeps its own stack, for long chains. Steps with the same digest are one. */
-function inOrder(targets: readonly PlannedStep[]): PlannedStep[] {
+/** Returns all steps that some need, each after its inputs. The walk keeps its own stack, for long chains. Steps with the same digest are one. */
+export function inOrder(targets: readonly PlannedStep[]): PlannedStep[] {
   const found: PlannedStep[] = [];
   const seen = new Set<string>();
   const stack: { readonly step: PlannedStep; readonly inputs: PlannedStep[] }[] = [];

@@ -9,6 +9,7 @@ import { cachedSteps } from './cached-steps.js';
 import { StepExecutor } from './executor.js';
 import { epochOf, imageConfig } from './image-config.js';
 import { type BuildPlan, Planner } from './planner.js';
+import { recipeOf } from './recipe.js';
 import { PlanInputs } from './plan-inputs.js';
 import { Schedule } from './schedule.js';
 import type { PlannedStep } from './step.js';
@@ -117,7 +118,7 @@ export class Solve {
     const topLayer = target.last && schedule.resultOf(target.last).layer;
     const config = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
     const baseLayers = target.last === undefined ? 0 : this.#baseLayers(target.last);
-    return { platform, config, topLayer, baseLayers };
+    return { platform, config, topLayer, baseLayers, recipe: () => recipeOf(target.last, this.#tools.materials) };
   }
 
   /** Counts the layers of the image that a step stands on. */

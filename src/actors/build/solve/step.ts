@@ -1,6 +1,7 @@
 /** The steps of a build: what each does, and what it begins with. */
 import { createHash } from 'node:crypto';
 import type { LineRange } from '../../../build/dockerfile/ast.js';
+import type { BuildMaterial, BuildRecipe } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import type { StepResult } from './step-result.js';
 import type { SolveTools } from './tools.js';
@@ -30,6 +31,15 @@ export interface Operation {
   /** Returns what it reads of its sources, for the key of the cache. Absent: its result is not kept there. */
   readonly content?: (work: StepWork) => Promise<unknown>;
   perform(work: StepWork): Promise<Made>;
+  /** Tells what it does, for provenance; absent: it is no step of its own there. */
+  readonly recipe?: OperationRecipe;
+}
+
+export interface OperationRecipe extends Partial<Pick<BuildRecipe, 'secrets' | 'ssh'>> {
+  /** In the form of the definitions of BuildKit. */
+  readonly operation: object;
+  /** The image that it gives; what is fetched is known later. */
+  readonly material?: BuildMaterial;
 }
 
 export interface PlannedStep {

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BuildCache, HeldRecord } from '../../../ports/build-cache.js';
 import type { BuildSources } from '../../../ports/build-sources.js';
-import type { BuildRequest } from '../../../ports/build.js';
+import type { BuildMaterial, BuildRequest } from '../../../ports/build.js';
 import type { LayerBlobsDeps } from '../../../build/outputs/layer-blobs.js';
 import type { LayerFileDeps } from '../../../images/layer-from-file.js';
 import type { ImageEmit } from '../../../images/removal.js';
@@ -39,6 +39,8 @@ export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
 
 export class SolveTools {
   readonly layers: StepLayers;
+  /** Tells of what steps have fetched, by their digests. */
+  readonly materials = new Map<string, BuildMaterial>();
   readonly #records: HeldRecord[] = [];
   readonly #roots = new Map<string, Promise<string>>();
   readonly #cleanup: (() => Promise<unknown>)[] = [];

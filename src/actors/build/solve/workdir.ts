@@ -7,6 +7,7 @@ export function workdirOperation(state: StageState, path: string): Operation {
   const { User = '' } = state.config;
   return {
     identity: ['WORKDIR', path, User],
+    recipe: { operation: { file: { actions: [{ Action: { mkdir: { path, makeParents: true } } }] } } },
     content: () => Promise.resolve(null),
     perform: async ({ tools: { deps, layers }, parent }) => {
       const files = { ...state, topLayer: parent?.layer };

@@ -1,0 +1,235 @@
+/** Provenance that lies beside an image in its index, with the unmodified buildx. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Buildx } from '../support/buildx.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { buildxPlugins } from '../support/dockerd.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { callJson } from '../support/http.js';
+import { type Descriptor, type Index, type Manifest, type OciFiles, ociFiles } from '../support/oci-archive.js';
+import { startRegistry, type TestRegistry } from '../support/registry.js';
+import { SourceServer } from '../support/source-server.js';
+
+const cleanup = new Cleanup();
+const directory = mkdtempSync(join(tmpdir(), 'provenance-'));
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+let engine: Engine;
+let image: string;
+let base: string;
+let baseDigest: string;
+let registry: TestRegistry;
+let server: SourceServer;
+let buildx: Buildx;
+
+interface Statement {
+  readonly _type: string;
+  readonly predicateType: string;
+  readonly subject: readonly { readonly name: string; readonly digest: { readonly sha256: string } }[];
+  readonly predicate: Predicate;
+}
+interface Predicate {
+  readonly builder: { readonly id: string };
+  readonly materials: readonly { readonly uri: string; readonly digest: Readonly<Record<string, string>> }[];
+  readonly invocation: {
+    readonly configSource: { readonly entryPoint: string };
+    readonly parameters: {
+      readonly args?: Readonly<Record<string, string>>;
+      readonly secrets?: object;
+      readonly ssh?: object;
+    };
+  };
+  readonly buildConfig?: { readonly llbDefinition: readonly { readonly id: string; readonly inputs?: string[] }[] };
+  readonly metadata: {
+    readonly reproducible: boolean;
+    readonly completeness: { readonly parameters: boolean };
+    readonly buildStartedOn: string;
+    readonly buildFinishedOn: string;
+  };
+}
+
+before(async () => {
+  ({ engine, image } = await startEngineWithImage(cleanup));
+  registry = await startRegistry();
+  cleanup.add(() => registry.stop());
+  server = await SourceServer.start();
+  cleanup.add(() => server.stop());
+  base = `${registry.host}/team/base:1`;
+  await dockerOk(engine, ['tag', image, base]);
+  await dockerOk(engine, ['push', base]);
+  const { RepoDigests } = await callJson<{ RepoDigests: string[] }>(engine.socketPath, 'GET', `/images/${base}/json`);
+  baseDigest = (RepoDigests.find((one) => one.startsWith(registry.host)) ?? '').split('@sha256:')[1] ?? '';
+  buildx = new Buildx(join(directory, 'work'), engine.host);
+  server.file('/added', 'from afar');
+  buildx.write(
+    'a/Dockerfile',
+    `FROM ${base}\nARG NAME\nADD ${server.url}/added /added\n` +
+      'RUN --mount=type=secret,id=token,required=false echo "$NAME" >/name\nLABEL a=b\n',
+  );
+  buildx.write('token', 'very-secret-token');
+});
+after(async () => {
+  rmSync(directory, { recursive: true, force: true });
+  await cleanup.run();
+});
+
+/** Builds `a` as an archive. Returns its files, and the statements about each image. */
+async function attested(name: string, ...args: string[]): Promise<{ files: OciFiles; statements: Statement[] }> {
+  const output = ['-o', `type=oci,dest=../${name}.tar,name=app:1`];
+  const given = [
+    '--build-arg',
+    'NAME=private-value',
+    '--label',
+    'l=private-label',
+    '--secret',
+    'id=token,src=../token',
+  ];
+  await buildx.ok(['build', ...output, ...given, ...args, '.'], { in: 'a' });
+  const files = ociFiles(join(buildx.directory, `${name}.tar`));
+  const [entry] = (files.json('index.json') as Index).manifests;
+  const { manifests } = files.blob(entry as Descriptor) as Index;
+  return { files, statements: manifests.flatMap((one) => statementsOf(files, one, manifests)) };
+}
+
+function statementsOf(files: OciFiles, one: Descriptor, all: readonly Descriptor[]): Statement[] {
+  if (one.annotations?.['vnd.docker.reference.type'] !== 'attestation-manifest') return [];
+  assert.deepEqual(one.platform, { architecture: 'unknown', os: 'unknown' });
+  assert.ok(all.some(({ digest }) => digest === one.annotations?.['vnd.docker.reference.digest']));
+  const { layers, config } = files.blob(one) as Manifest;
+  const { rootfs } = files.blob(config) as { rootfs: { diff_ids: string[] } };
+  assert.deepEqual(
+    layers.map(({ digest }) => digest),
+    rootfs.diff_ids,
+  );
+  return layers.map((layer) => {
+    const statement = files.blob(layer) as Statement;
+    assert.equal(layer.mediaType, 'application/vnd.in-toto+json');
+    assert.equal(layer.annotations?.['in-toto.io/predicate-type'], statement.predicateType);
+    assert.equal(`sha256:${statement.subject[0]?.digest.sha256}`, one.annotations?.['vnd.docker.reference.digest']);
+    return statement;
+  });
+}
+
+describe('docker build --provenance', { skip }, () => {
+  test('min tells what an image is made of, and nothing private', async () => {
+    const { files, statements } = await attested('min', '--provenance=mode=min');
+    const [statement, ...others] = statements;
+    assert.ok(statement);
+    assert.deepEqual(others, []);
+    assert.equal(statement._type, 'https://in-toto.io/Statement/v0.1');
+    assert.equal(statement.predicateType, 'https://slsa.dev/provenance/v0.2');
+    assert.equal(statement.subject[0]?.name, 'pkg:docker/app@1?platform=linux%2Famd64');
+    const { materials, invocation, metadata, buildConfig } = statement.predicate;
+    const added = createHash('sha256').update('from afar').digest('hex');
+    const encoded = base.replace(/:1$/, '').split('/').map(encodeURIComponent).join('/');
+    assert.deepEqual(materials, [
+      { uri: `pkg:docker/${encoded}@1?platform=linux%2Famd64`, digest: { sha256: baseDigest } },
+      { uri: `${server.url}/added`, digest: { sha256: added } },
+    ]);
+    assert.equal(invocation.configSource.entryPoint, 'Dockerfile');
+    assert.equal(invocation.parameters.args, undefined);
+    assert.equal(invocation.parameters.secrets, undefined);
+    assert.equal(metadata.completeness.parameters, false);
+    assert.ok(Date.parse(metadata.buildStartedOn) <= Date.parse(metadata.buildFinishedOn));
+    assert.equal(buildConfig, undefined);
+    for (const name of files.names) {
+      const text = String(files.bytes(name.replace('blobs/sha256/', 'sha256:')) ?? '');
+      if (text.includes('in-toto.io')) assert.doesNotMatch(text, /private-|very-secret/);
+    }
+  });
+
+  test('max tells the arguments, the steps with their lines, and names of secrets, but no secret', async () => {
+    const options = 'mode=max,builder-id=https://example.test/builder,reproducible=true';
+    const { statements } = await attested('max', `--provenance=${options}`, '--no-cache');
+    const [{ predicate } = assert.fail()] = statements;
+    assert.equal(predicate.builder.id, 'https://example.test/builder');
+    assert.equal(predicate.metadata.reproducible, true);
+    assert.equal(predicate.metadata.completeness.parameters, true);
+    const { args, secrets } = predicate.invocation.parameters;
+    assert.equal(args?.['build-arg:NAME'], 'private-value');
+    assert.deepEqual(secrets, [{ id: 'token', optional: true }]);
+    const steps = predicate.buildConfig?.llbDefinition ?? [];
+    assert.deepEqual(
+      steps.map(({ id, inputs }) => [id, inputs]),
+      [
+        ['step0', undefined],
+        ['step1', undefined],
+        ['step2', ['step0:0', 'step1:0']],
+        ['step3', ['step2:0']],
+      ],
+    );
+    const text = JSON.stringify(predicate);
+    assert.match(text, /"args":\["\/bin\/sh","-c","echo \\"\$NAME\\" >\/name"\]/);
+    assert.match(text, /"step3":\{"locations":\[\{"ranges":\[\{"start":\{"line":4\},"end":\{"line":4\}\}\]\}\]\}/);
+    assert.doesNotMatch(text, /very-secret/);
+  });
+
+  test('is in version 1 of SLSA when it is asked for', async () => {
+    const { statements } = await attested('one', '--provenance=mode=min,version=v1');
+    const [{ predicateType, predicate } = assert.fail()] = statements;
+    assert.equal(predicateType, 'https://slsa.dev/provenance/v1');
+    const { buildDefinition, runDetails } = predicate as unknown as {
+      readonly buildDefinition: { readonly resolvedDependencies: readonly object[] };
+      readonly runDetails: { readonly metadata: { readonly invocationID: string } };
+    };
+    assert.equal(buildDefinition.resolvedDependencies.length, 2);
+    assert.match(runDetails.metadata.invocationID, /^[0-9a-f-]{36}$/);
+  });
+
+  test('is pushed with an image, one statement for each platform, and clients read it', async () => {
+    buildx.write('scratch/Dockerfile', 'FROM scratch\nCOPY Dockerfile /\n');
+    const name = `${registry.host}/team/attested:1`;
+    const args = ['--platform', 'linux/amd64,linux/arm64', '--provenance=mode=max', '--push', '-t', name];
+    await buildx.ok(['build', ...args, '.'], { in: 'scratch' });
+    const shown = await buildx.ok(['buildx', 'imagetools', 'inspect', '--format', '{{json .Provenance}}', name]);
+    const found = JSON.parse(shown.stdout) as Readonly<Record<string, { readonly SLSA: Predicate }>>;
+    assert.deepEqual(Object.keys(found).sort(), ['linux/amd64', 'linux/arm64']);
+    assert.equal(found['linux/arm64']?.SLSA.buildConfig?.llbDefinition.length, 2);
+    // The image itself is one that everybody pulls.
+    await dockerOk(engine, ['pull', '-q', '--platform', 'linux/arm64', name]);
+    const single = `${registry.host}/team/attested:2`;
+    await buildx.ok(['build', '--provenance=true', '--push', '-t', single, '.'], { in: 'scratch' });
+    await dockerOk(engine, ['pull', '-q', single]);
+  });
+
+  test('names the repository of a context, without its login', async () => {
+    const commit = server.commit('repo', { Dockerfile: 'FROM scratch\nCOPY Dockerfile /\n' });
+    const url = `${server.url.replace('http://', 'http://me:hidden@')}/git/repo.git`;
+    const output = ['--provenance=mode=max', '-o', 'type=oci,dest=remote.tar'];
+    await buildx.ok(['build', ...output, url]);
+    const files = ociFiles(join(buildx.directory, 'remote.tar'));
+    const [entry] = (files.json('index.json') as Index).manifests;
+    const { manifests } = files.blob(entry as Descriptor) as Index;
+    const [statement] = manifests.flatMap((one) => statementsOf(files, one, manifests));
+    assert.deepEqual(statement?.predicate.materials, [
+      { uri: `${server.url.replace('http://', 'http://xxxxx@')}/git/repo.git`, digest: { sha1: commit } },
+    ]);
+    assert.doesNotMatch(JSON.stringify(statement), /hidden/);
+    assert.equal(statement?.subject[0]?.name, '_');
+  });
+
+  test('is refused where it cannot be kept, and where it is not known', async () => {
+    const refusals: readonly [args: string[], text: RegExp][] = [
+      [['--provenance=mode=max', '-t', 'kept:1'], /attestations are kept in the index of an image/],
+      [['--provenance=mode=max', '-o', '../out'], /attestations are kept in the index of an image/],
+      [['--provenance=mode=most', '-o', 'type=oci,dest=../x.tar'], /invalid mode "most"/],
+      [['--provenance=mode=min,version=v9', '-o', 'type=oci,dest=../x.tar'], /invalid version "v9"/],
+      [['--sbom=true', '-o', 'type=oci,dest=../x.tar'], /attestations of the type sbom are not made/],
+    ];
+    for (const [args, text] of refusals) {
+      const refused = await buildx.run(['build', ...args, '.'], { in: 'a' });
+      assert.notEqual(refused.status, 0, args.join(' '));
+      assert.match(refused.stderr, text);
+    }
+    // A build with what clients ask for by themselves has none, and is the same each time.
+    await buildx.ok(['build', '-o', 'type=oci,dest=../plain.tar', '.'], { in: 'a' });
+    const plain = ociFiles(join(buildx.directory, 'plain.tar'));
+    const [entry] = (plain.json('index.json') as Index).manifests;
+    assert.equal(entry?.mediaType, 'application/vnd.oci.image.manifest.v1+json');
+  });
+});
