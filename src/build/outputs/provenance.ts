@@ -120,7 +120,7 @@ interface Parameters {
   readonly frontend: string;
   /** Nothing has been left out. */
   readonly isComplete: boolean;
-  readonly args?: Readonly<Record<string, string>>;
+  readonly args?: object;
   readonly secrets?: BuildRecipe['secrets'];
   readonly ssh?: BuildRecipe['ssh'];
   readonly locals?: readonly { readonly name: string }[];
