@@ -13,8 +13,8 @@ import { parseReference, type ImageReference } from '../../images/reference.js';
 const CLIENT: ReadonlySet<string> = new Set(['local', 'tar', 'oci', 'docker']);
 
 const NO_ATTESTATIONS =
-  'attestations are kept in the index of an image, which the store and files do not have: push the image (--push), or ' +
-  'have it written (--output type=oci,dest=FILE)';
+  'attestations are kept in the index of an image, which the store and files do not have: push the image (--push), ' +
+  'or have it written (--output type=oci,dest=FILE)';
 
 export interface ExporterParts extends SendParts, PushParts {
   /** Pushes an image that is in the store. Resolves with the digest of its manifest. */
