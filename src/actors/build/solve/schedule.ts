@@ -48,8 +48,8 @@ export class Schedule {
 }
 
 /**
- * Returns all steps that some need, each after its inputs. The walk keeps its own stack, for long chains. Steps with the
- * same digest are one.
+ * Returns all steps that some need, each after its inputs. The walk keeps its own stack, for long chains. Steps with
+ * the same digest are one.
  */
 export function inOrder(targets: readonly PlannedStep[]): PlannedStep[] {
   const found: PlannedStep[] = [];
