@@ -27,7 +27,7 @@ export interface RemoteOrder extends Partial<Pick<BuildRequest, 'secret' | 'sshA
 export interface LoadedSource extends ContextTree {
   /** Tells the content apart from any other: for the key of a step. */
   readonly key: string;
-  /** Of the fetched file, or the commit: hex digits by the name of the algorithm. */
+  /** Names the fetched file, or the commit: hex digits by the name of the algorithm. */
   readonly digest: Readonly<Record<string, string>>;
   readonly kind: 'file' | 'archive' | 'repository';
   /** A file of the directory as a source of COPY, such as `/name`; `/` for a tree. */

@@ -17,7 +17,7 @@ export interface JobOutcome {
   readonly exporterResponse: Readonly<Record<string, string>>;
   /** Configuration of the image that was made. */
   readonly config?: Buffer;
-  /** What it was made of. */
+  /** It was made of these. */
   readonly materials?: readonly BuildMaterial[];
 }
 
