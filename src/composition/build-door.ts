@@ -14,6 +14,7 @@ import { ContextCache } from '../http/buildkit/context-cache.js';
 import { BuildKitDoor } from '../http/buildkit/door.js';
 import { EngineSolver } from '../http/buildkit/engine-solver.js';
 import { BuildHistory } from '../http/buildkit/history.js';
+import { RequestBodies } from '../http/buildkit/request-bodies.js';
 import { Sessions } from '../http/buildkit/session.js';
 import { hostPlatforms } from '../http/buildkit/worker-record.js';
 import type { BuildSources } from '../ports/build-sources.js';
@@ -43,6 +44,7 @@ export function composeBuildDoor(
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
+  const bodies = new RequestBodies();
   const blobParts = { layers, pool: exportPool, tmpDir: temporary.tmpDir };
   const solver = new EngineSolver({
     engine: builds,
@@ -52,6 +54,7 @@ export function composeBuildDoor(
     configs,
     host: hostPlatform(),
     grantable: grantable(live.fixed.builderEntitlements),
+    bodies,
     unpack: (source) => contexts.unpack(source),
     fetch: (order, signal) => openRemoteContext(sources, order, signal),
     pack: (directory) => archives.readDirectory(directory).tar,
@@ -64,6 +67,7 @@ export function composeBuildDoor(
   });
   return new BuildKitDoor({
     sessions,
+    bodies,
     history: new BuildHistory(join(root, 'history'), log),
     solver,
     worker: {

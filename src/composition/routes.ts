@@ -67,11 +67,12 @@ export function composeRoutes(
   const garbage = composeGarbage(base, drivers, users);
   const view = viewContext(drivers, lives);
   const routes = [
-    ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
+    ...pingRoutes({ swarmState: () => 'inactive' }),
     ...systemRoutes(systemService(base, drivers, lives, alerts)),
     ...absentPartRoutes(),
     ...buildRoutes({
       engine: lives.builder.builds,
+      buildKit: lives.builder.door.classic,
       unpack: (source) => lives.builder.contexts.unpack(source),
       fetch: (order, signal) => openRemoteContext(lives.builder.sources, order, signal),
     }),

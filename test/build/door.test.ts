@@ -21,6 +21,7 @@ import { ContextCache } from '../../src/http/buildkit/context-cache.js';
 import { BuildKitDoor } from '../../src/http/buildkit/door.js';
 import { EngineSolver } from '../../src/http/buildkit/engine-solver.js';
 import { BuildHistory } from '../../src/http/buildkit/history.js';
+import { RequestBodies } from '../../src/http/buildkit/request-bodies.js';
 import { Sessions } from '../../src/http/buildkit/session.js';
 import { route } from '../../src/http/route.js';
 import type { BuildEngine, BuildRequest, BuildResult, CacheUsage } from '../../src/ports/build.js';
@@ -120,8 +121,10 @@ const keptContexts: SourceDirectories = {
   },
 };
 const sessions = new Sessions();
+const bodies = new RequestBodies();
 const door = new BuildKitDoor({
   sessions,
+  bodies,
   history: new BuildHistory(join(directory, 'history'), silentLog),
   solver: new EngineSolver({
     engine,
@@ -137,6 +140,7 @@ const door = new BuildKitDoor({
     pushSet: () => Promise.reject(internal('there is no registry')),
     configs: { find: () => Promise.reject(internal('there are no images')) },
     host: { os: 'linux', architecture: 'amd64' },
+    bodies,
     unpack: () => Promise.reject(new Error('no archives here')),
     fetch: () => Promise.reject(new Error('no addresses here')),
     pack: async function* (from) {

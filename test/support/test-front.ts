@@ -39,7 +39,7 @@ export class TestFront {
   #started: Running | undefined;
 
   readonly routes = [
-    ...pingRoutes({ builderVersion: '2', swarmState: () => 'inactive' }),
+    ...pingRoutes({ swarmState: () => 'inactive' }),
     route('GET', '/images/{name...}/json', (x) =>
       x.sendJson(200, { name: x.param('name'), version: x.version, filter: x.query.text('f') }),
     ),

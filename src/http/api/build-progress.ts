@@ -32,6 +32,11 @@ export function buildFailure(message: string, code: number | undefined): string 
   return line({ errorDetail: { ...(code === undefined ? {} : { code }), message }, error: message });
 }
 
+/** Returns the line of something that only some clients know. */
+export function buildAux(id: string, aux: unknown): string {
+  return line({ id, aux });
+}
+
 function line(value: object): string {
   return `${JSON.stringify(value)}\r\n`;
 }

@@ -101,10 +101,11 @@ function usageRecord(facts: CacheUsage): MessageInitShape<typeof UsageRecordSche
   };
 }
 
-async function solve(
+/** Runs a build from its begin to its end, with its record in the history. */
+export async function solve(
   parts: ControlParts,
   request: SolveRequest,
-  { signal }: CallContext,
+  { signal }: Pick<CallContext, 'signal'>,
 ): Promise<{ exporterResponse: Record<string, string> }> {
   const { jobs, history, worker } = parts;
   const { ref } = request;

@@ -6,6 +6,7 @@ import { invalid } from '../../errors/engine-error.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 import { BuildJobs } from './build-jobs.js';
+import { ClassicBuilds } from './classic-build.js';
 import { contentMethods } from './content-service.js';
 import { controlMethods } from './control.js';
 import { gatewayMethods } from './gateway.js';
@@ -14,11 +15,13 @@ import type { BuildHistory } from './history.js';
 import { Control } from './proto/gen/control_pb.js';
 import { Content } from './proto/gen/content_pb.js';
 import { LLBBridge } from './proto/gen/gateway_pb.js';
+import type { RequestBodies } from './request-bodies.js';
 import type { Sessions } from './session.js';
 import type { Solver } from './solver.js';
 import type { WorkerFacts } from './worker-record.js';
 
 export interface DoorParts {
+  readonly bodies: RequestBodies;
   readonly sessions: Sessions;
   readonly history: BuildHistory;
   readonly solver: Solver;
@@ -29,12 +32,16 @@ export class BuildKitDoor {
   readonly #sessions: Sessions;
   readonly #jobs = new BuildJobs();
   readonly #server: GrpcServer;
+  /** Builds that are ordered by `POST /build`. */
+  readonly classic: ClassicBuilds;
 
-  constructor({ sessions, history, solver, worker }: DoorParts) {
+  constructor({ sessions, history, solver, worker, bodies }: DoorParts) {
     this.#sessions = sessions;
     const jobs = this.#jobs;
+    const control = { jobs, sessions, history, solver, worker };
+    this.classic = new ClassicBuilds({ ...control, bodies });
     this.#server = new GrpcServer([
-      [Control, controlMethods({ jobs, sessions, history, solver, worker })],
+      [Control, controlMethods(control)],
       [LLBBridge, gatewayMethods({ jobs, solver, worker })],
       [Content, contentMethods(history)],
     ]);

@@ -30,7 +30,6 @@ import { describeFailure } from './grpc-status.js';
 import { type ContextParts, openMainContext } from './main-context.js';
 import { referenceOf } from './references.js';
 import { directoryContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
-import { secret } from './session-services.js';
 import type { Sessions } from './session.js';
 import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
 import { answer } from './subrequests.js';
@@ -132,7 +131,6 @@ export class EngineSolver implements Solver {
   async #request(build: OrderedBuild, origin: BuildOrigin): Promise<BuildRequest> {
     const { dockerfile } = origin;
     const { attrs, job } = build;
-    const { signal } = job;
     return {
       id: `${job.ref}/${randomUUID()}`,
       dockerfile: { name: dockerfile.name, text: dockerfile.text, vertex: dockerfile.vertex },
@@ -164,8 +162,8 @@ export class EngineSolver implements Solver {
       inlineCache: wantsInlineCache(build),
       cacheTo: cacheExports(build, this.#parts),
       outputs: outputsOf(build, origin, this.#parts),
-      secret: async (id) => secret(await build.session(), id, signal),
-      sshAgent: async (id) => this.#parts.agents.open(await build.session(), id),
+      secret: build.secret,
+      sshAgent: build.sshAgent,
       credentials: (host) => loginOf(build, host),
       observer: observerOf(job, warnEarly(build, dockerfile)),
     };

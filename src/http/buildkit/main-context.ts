@@ -3,9 +3,10 @@ import { CONTEXT_FILE, type RemoteContext } from '../../build/sources/remote-con
 import { parseGitReference, withoutLogin } from '../../build/sources/git-url.js';
 import { EngineError, isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { RemoteOrder } from '../../ports/build-sources.js';
-import type { PieceSource } from '../../ports/archives.js';
+import type { ArchiveSource, PieceSource } from '../../ports/archives.js';
 import type { BuildContext, BuildMaterial } from '../../ports/build.js';
 import { directoryContext, inStep, type OrderedBuild } from './ordered-build.js';
+import type { RequestBodies } from './request-bodies.js';
 import { pulledBytes } from './session-services.js';
 
 /** An archive on the client's standard input has an address of this host. */
@@ -29,17 +30,27 @@ export interface OpenContext {
 
 export interface ContextParts {
   /** Unpacks an archive of any compression into a directory of its own. */
-  readonly unpack: (source: PieceSource) => Promise<ClosableContext>;
+  readonly unpack: (source: ArchiveSource) => Promise<ClosableContext>;
+  /** Contexts that have come with requests. */
+  readonly bodies: RequestBodies;
   readonly fetch: (order: RemoteOrder, signal: AbortSignal) => Promise<RemoteContext>;
 }
 
-export async function openMainContext(build: OrderedBuild, { unpack, fetch }: ContextParts): Promise<OpenContext> {
+export async function openMainContext(
+  build: OrderedBuild,
+  { unpack, fetch, bodies }: ContextParts,
+): Promise<OpenContext> {
   const { remoteContext, contextDirectory } = build.attrs;
   if (remoteContext === undefined) {
     const context = directoryContext(build.directory(contextDirectory));
     return { context, hasDockerfile: false, close: () => Promise.resolve() };
   }
   const hasDockerfile = !build.order.attrs.has('dockerfilekey');
+  const body = bodies.take(remoteContext);
+  if (body !== undefined) {
+    const context = await inStep(build, '[internal] load remote build context', '', () => unpack(body));
+    return { context, hasDockerfile, close: () => context.close() };
+  }
   if (!remoteContext.startsWith(UPLOAD)) return { ...(await fetched(build, remoteContext, fetch)), hasDockerfile };
   const session = await build.session();
   const path = remoteContext.slice(UPLOAD.length - 1);

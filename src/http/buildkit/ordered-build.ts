@@ -44,13 +44,15 @@ export function orderedBuild(
       return new ClientDirectory({ sessions, contexts, sessionId, name, signal });
     },
     session,
-    secret: async (id) => secret(await session(), id, signal),
+    // A build that came without a session has nobody to ask.
+    secret: async (id) => (job.request.session === '' ? undefined : secret(await session(), id, signal)),
     sshAgent: async (id) => agents.open(await session(), id),
   };
 }
 
 /** Resolves with the client's login for a registry, such as `docker.io`; undefined when it has none. */
 export async function loginOf(build: OrderedBuild, host: string): Promise<BuildCredentials | undefined> {
+  if (build.job.request.session === '') return undefined;
   const login = await credentials(await build.session(), host, build.job.signal);
   if (login === undefined) return undefined;
   return login.username === ''

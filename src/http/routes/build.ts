@@ -1,12 +1,11 @@
 /** The classic door of the builder: `POST /build` with a tar. */
 import { randomUUID } from 'node:crypto';
 import { StringDecoder } from 'node:string_decoder';
-import { forbidden, invalid, isEngineError, messageOf, notImplemented } from '../../errors/engine-error.js';
-import { familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
-import type { BuildCredentials, BuildEngine, BuildRequest, CacheSource, ClassicEvent } from '../../ports/build.js';
-import type { Ulimit } from '../../ports/container.js';
+import { forbidden, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
+import type { BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
 import { credentialsOf } from '../../registry/credentials.js';
 import { buildFailure, buildLine } from '../api/build-progress.js';
+import { buildArgs, cacheImages, imageNames, labels, requireBuilder, ulimits } from '../api/build-query.js';
 import type { Exchange } from '../exchange.js';
 import type { ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';
@@ -14,6 +13,12 @@ import { type ContextParts, type OpenedContext, openContext } from './build-cont
 
 export interface BuildRouteDeps extends ContextParts {
   readonly engine: BuildEngine;
+  /** Builds as clients of BuildKit do. */
+  readonly buildKit: {
+    build(x: Exchange): Promise<void>;
+    /** Gives the build of this ID up; an unknown one is no error. */
+    cancel(id: string): void;
+  };
 }
 
 export function buildRoutes(deps: BuildRouteDeps): Route[] {
@@ -23,6 +28,7 @@ export function buildRoutes(deps: BuildRouteDeps): Route[] {
       const id = x.query.text('id');
       if (id === '') throw invalid('build ID not provided');
       deps.engine.cancel(id);
+      deps.buildKit.cancel(id);
       x.sendEmpty(200);
     }),
   ];
@@ -34,6 +40,7 @@ const MAX_KEPT_CHARS = 1024 * 1024;
 type Options = Omit<BuildRequest, 'dockerfile' | 'context' | 'observer'>;
 
 async function build(x: Exchange, deps: BuildRouteDeps): Promise<void> {
+  if (requireBuilder(x.query) === 'buildkit') return deps.buildKit.build(x);
   const options = optionsOf(x);
   const lines = new BuildLines(x, x.query.flag('q'));
   let opened: OpenedContext | undefined;
@@ -125,24 +132,14 @@ class BuildLines {
 
 function optionsOf(x: Exchange): Options {
   const { query } = x;
-  if (query.text('version') === '2') throw notImplemented('this engine has no BuildKit behind this operation yet');
-  if (!['', '1', '2'].includes(query.text('version')))
-    throw invalid(`invalid version ${JSON.stringify(query.text('version'))}`);
-  if (query.all('securityopt').some((option) => option !== ''))
-    throw invalid('security options are not supported on linux');
-  if (query.flag('squash')) throw invalid('squash is only supported with experimental mode');
-  if (!['', 'default'].includes(query.text('isolation')))
-    throw invalid(`unsupported isolation: ${JSON.stringify(query.text('isolation'))}`);
   const limit = (key: string): number => query.integer(key) ?? 0;
   const flagged = (key: string): boolean => query.flag(key);
   return {
     id: query.text('buildid') || randomUUID(),
     namedContexts: new Map(),
     target: query.text('target'),
-    buildArgs: new Map(
-      [...members(query.text('buildargs'), 'build args')].map(([key, value]) => [key, value ?? undefined]),
-    ),
-    labels: new Map([...members(query.text('labels'), 'labels')].map(([key, value]) => [key, value ?? ''])),
+    buildArgs: buildArgs(query),
+    labels: labels(query),
     platforms: x.atLeast(1, 32) && query.text('platform') !== '' ? [query.text('platform')] : [],
     noCache: flagged('nocache') ? 'all' : undefined,
     pull: flagged('pull'),
@@ -150,7 +147,7 @@ function optionsOf(x: Exchange): Options {
       networkMode: query.text('networkmode'),
       extraHosts: query.all('extrahosts').filter((host) => host !== ''),
       shmSize: limit('shmsize'),
-      ulimits: ulimitsOf(query.text('ulimits')),
+      ulimits: ulimits(query),
       cgroupParent: query.text('cgroupparent'),
       hostname: '',
       memory: limit('memory'),
@@ -167,64 +164,14 @@ function optionsOf(x: Exchange): Options {
       forceRemove: flagged('forcerm'),
       squash: flagged('squash'),
     },
-    cacheFrom: cacheSources(query.text('cachefrom')),
+    cacheFrom: cacheImages(query).map((ref) => ({ type: 'image', attributes: new Map([['ref', ref]]) })),
     inlineCache: false,
     cacheTo: [],
-    outputs: [{ kind: 'image', names: namesOf(query.all('t')) }],
+    outputs: [{ kind: 'image', names: imageNames(query) }],
     secret: () => Promise.resolve(undefined),
     sshAgent: () => Promise.reject(forbidden('no agent')),
     credentials: credentialsFrom(x.header('x-registry-config')),
   };
-}
-
-/** Reads the images whose histories serve as the cache. */
-function cacheSources(text: string): CacheSource[] {
-  const names = text === '' ? [] : (parsed(text, 'cache-from') ?? []);
-  if (!Array.isArray(names) || !names.every((name) => typeof name === 'string'))
-    throw invalid('error reading cache-from: not a list of strings');
-  return names.map((ref: string) => ({ type: 'image', attributes: new Map([['ref', ref]]) }));
-}
-
-function namesOf(written: readonly string[]): string[] {
-  const names = written
-    .filter((name) => name !== '')
-    .map((name) => {
-      const reference = parseReference(name);
-      if (reference.digest !== undefined) throw invalid('build tag cannot contain a digest');
-      return familiarString(withDefaultTag(reference));
-    });
-  return [...new Set(names)];
-}
-
-/** Reads a JSON object of strings. */
-function members(text: string, shown: string): Map<string, string | null> {
-  if (text === '') return new Map();
-  const value = parsed(text, shown);
-  if (value === null) return new Map();
-  const isMap = typeof value === 'object' && !Array.isArray(value);
-  if (!isMap || !Object.values(value).every((one) => one === null || typeof one === 'string'))
-    throw invalid(`error reading ${shown}: not an object of strings`);
-  return new Map(Object.entries(value) as [string, string | null][]);
-}
-
-/** Reads the limits. Clients of Go write a list without members as `null`. */
-function ulimitsOf(text: string): Ulimit[] {
-  const value = text === '' ? [] : (parsed(text, 'ulimit settings') ?? []);
-  if (!Array.isArray(value)) throw invalid('error reading ulimit settings: not a list');
-  return value.map((one: unknown) => {
-    const { Name, Soft, Hard } = (one ?? {}) as Partial<Record<keyof Ulimit, unknown>>;
-    if (typeof Name !== 'string' || typeof Soft !== 'number' || typeof Hard !== 'number')
-      throw invalid('error reading ulimit settings: a limit has a name and two numbers');
-    return { Name, Soft, Hard };
-  });
-}
-
-function parsed(text: string, shown: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch (error) {
-    throw invalid(`error reading ${shown}: ${messageOf(error)}`, { cause: error });
-  }
 }
 
 /** Reads the credentials of all registries; what cannot be read means none. */

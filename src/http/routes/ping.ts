@@ -2,9 +2,10 @@
 import type { Exchange, Headers } from '../exchange.js';
 import { route, type Route } from '../route.js';
 
+/** Has clients build with BuildKit; `1` would be the classic builder. */
+const BUILDER_VERSION = '2';
+
 export interface PingOptions {
-  /** `2` makes clients build with BuildKit, `1` with the classic builder. */
-  readonly builderVersion: '1' | '2';
   /** Returns the state of the cluster, such as `inactive`. */
   swarmState(): string;
 }
@@ -17,7 +18,7 @@ export function pingRoutes(options: PingOptions): Route[] {
     if (state !== renderedState) {
       renderedState = state;
       headers = Object.freeze({
-        'Builder-Version': options.builderVersion,
+        'Builder-Version': BUILDER_VERSION,
         'Cache-Control': 'no-cache, no-store, must-revalidate',
         Pragma: 'no-cache',
         Swarm: state,

@@ -1,0 +1,81 @@
+/** Reads the parameters of `POST /build`, which both builders have. */
+import { invalid, messageOf } from '../../errors/engine-error.js';
+import { familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
+import type { Ulimit } from '../../ports/container.js';
+import type { Query } from '../query.js';
+
+/** Returns the builder that is asked for. @throws EngineError invalid for what neither of them does. */
+export function requireBuilder(query: Query): 'classic' | 'buildkit' {
+  const version = query.text('version');
+  if (!['', '1', '2'].includes(version)) throw invalid(`invalid version ${JSON.stringify(version)}`);
+  if (query.all('securityopt').some((option) => option !== ''))
+    throw invalid('security options are not supported on linux');
+  if (query.flag('squash')) throw invalid('squash is only supported with experimental mode');
+  if (!['', 'default'].includes(query.text('isolation')))
+    throw invalid(`unsupported isolation: ${JSON.stringify(query.text('isolation'))}`);
+  return version === '2' ? 'buildkit' : 'classic';
+}
+
+/** Returns the arguments; one without a value is only mentioned. */
+export function buildArgs(query: Query): Map<string, string | undefined> {
+  return new Map([...members(query.text('buildargs'), 'build args')].map(([key, value]) => [key, value ?? undefined]));
+}
+
+export function labels(query: Query): Map<string, string> {
+  return new Map([...members(query.text('labels'), 'labels')].map(([key, value]) => [key, value ?? '']));
+}
+
+/** Returns the images whose histories, or caches, are to be used. */
+export function cacheImages(query: Query): string[] {
+  const text = query.text('cachefrom');
+  const names = text === '' ? [] : (parsed(text, 'cache-from') ?? []);
+  if (!Array.isArray(names) || !names.every((name) => typeof name === 'string'))
+    throw invalid('error reading cache-from: not a list of strings');
+  return names as string[];
+}
+
+/** Returns the names of the image that is made, in their familiar form, each once. */
+export function imageNames(query: Query): string[] {
+  const names = query
+    .all('t')
+    .filter((name) => name !== '')
+    .map((name) => {
+      const reference = parseReference(name);
+      if (reference.digest !== undefined) throw invalid('build tag cannot contain a digest');
+      return familiarString(withDefaultTag(reference));
+    });
+  return [...new Set(names)];
+}
+
+/** Returns the limits. Clients of Go write a list without members as `null`. */
+export function ulimits(query: Query): Ulimit[] {
+  const text = query.text('ulimits');
+  const value = text === '' ? [] : (parsed(text, 'ulimit settings') ?? []);
+  if (!Array.isArray(value)) throw invalid('error reading ulimit settings: not a list');
+  return value.map((one: unknown) => {
+    const { Name, Soft, Hard } = (one ?? {}) as Partial<Record<keyof Ulimit, unknown>>;
+    if (typeof Name !== 'string' || typeof Soft !== 'number' || typeof Hard !== 'number')
+      throw invalid('error reading ulimit settings: a limit has a name and two numbers');
+    return { Name, Soft, Hard };
+  });
+}
+
+/** Reads a JSON object of strings. */
+function members(text: string, shown: string): Map<string, string | null> {
+  if (text === '') return new Map();
+  const value = parsed(text, shown);
+  if (value === null) return new Map();
+  const isMap = typeof value === 'object' && !Array.isArray(value);
+  if (!isMap || !Object.values(value).every((one) => one === null || typeof one === 'string'))
+    throw invalid(`error reading ${shown}: not an object of strings`);
+  return new Map(Object.entries(value) as [string, string | null][]);
+}
+
+/** @param shown says in errors which parameter it is. */
+export function parsed(text: string, shown: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw invalid(`error reading ${shown}: ${messageOf(error)}`, { cause: error });
+  }
+}

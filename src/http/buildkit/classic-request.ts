@@ -1,0 +1,94 @@
+/** Translates `POST /build` with `version=2` into an order for BuildKit. */
+import { create } from '@bufbuild/protobuf';
+import { invalid, notImplemented } from '../../errors/engine-error.js';
+import { buildArgs, cacheImages, imageNames, labels, parsed, ulimits } from '../api/build-query.js';
+import type { Query } from '../query.js';
+import { type SolveRequest, SolveRequestSchema } from './proto/gen/control_pb.js';
+
+const CLIENT = 'client-session';
+const FRONTEND = 'dockerfile.v0';
+const NETWORKS: ReadonlySet<string> = new Set(['', 'default', 'host', 'none']);
+
+export interface Order {
+  readonly ref: string;
+  /** Where the context is, when it came with the request; undefined: where the parameters say. */
+  readonly context: string | undefined;
+}
+
+/** @throws EngineError invalid for what cannot be read. */
+export function solveRequest(query: Query, { ref, context }: Order): SolveRequest {
+  const output = outputOf(query);
+  const { type, attrs } = output ?? { type: 'moby', attrs: {} };
+  const names = imageNames(query);
+  const isImage = type === 'moby' || type === 'image';
+  const named = isImage && names.length > 0 ? { name: names.join(',') } : {};
+  return create(SolveRequestSchema, {
+    ref,
+    frontend: FRONTEND,
+    frontendAttrs: Object.fromEntries(frontendAttrs(query, context)),
+    session: query.text('session'),
+    exporters: type === 'cacheonly' ? [] : [{ type, attrs: { ...attrs, ...named } }],
+    entitlements: query.text('networkmode') === 'host' ? ['network.host'] : [],
+  });
+}
+
+/** Returns whether the result is an image in the store, whose ID is told. */
+export function makesImage(query: Query): boolean {
+  return outputOf(query) === undefined;
+}
+
+function* frontendAttrs(query: Query, context: string | undefined): Generator<[string, string]> {
+  const remote = query.text('remote');
+  const place = context ?? (remote === CLIENT ? '' : remote);
+  if (place !== '') yield ['context', place];
+  for (const [name, parameter] of [
+    ['target', 'target'],
+    ['filename', 'dockerfile'],
+    ['platform', 'platform'],
+    ['cgroup-parent', 'cgroupparent'],
+  ] as const) {
+    const value = query.text(parameter);
+    if (value !== '' && !(name === 'filename' && value === '.')) yield [name, value];
+  }
+  const images = cacheImages(query);
+  if (images.length > 0) yield ['cache-from', images.map(csvField).join(',')];
+  for (const [key, value] of buildArgs(query)) if (value !== undefined) yield [`build-arg:${key}`, value];
+  for (const [key, value] of labels(query)) yield [`label:${key}`, value];
+  if (query.flag('nocache')) yield ['no-cache', ''];
+  yield ['image-resolve-mode', query.flag('pull') ? 'pull' : 'default'];
+  const network = query.text('networkmode');
+  if (!NETWORKS.has(network)) throw invalid(`network mode ${JSON.stringify(network)} not supported by buildkit`);
+  if (network === 'host' || network === 'none') yield ['force-network-mode', network];
+  const hosts = query.all('extrahosts').filter((host) => host !== '');
+  if (hosts.length > 0) yield ['add-hosts', hosts.map(hostField).join(',')];
+  const limits = ulimits(query).map(({ Name, Soft, Hard }) => csvField(`${Name}=${Soft}:${Hard}`));
+  if (limits.length > 0) yield ['ulimit', limits.join(',')];
+  const shmSize = query.integer('shmsize') ?? 0;
+  if (shmSize > 0) yield ['shm-size', String(shmSize)];
+}
+
+/** Docker's form is `host:address`, the attribute's is `host=address`. */
+function hostField(written: string): string {
+  const mark = written.search(/[:=]/);
+  if (mark < 1 || mark === written.length - 1) throw invalid(`invalid host ${written}`);
+  return csvField(`${written.slice(0, mark)}=${written.slice(mark + 1)}`);
+}
+
+function csvField(text: string): string {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Returns what clients before several outputs say of theirs; undefined: an image in the store. */
+function outputOf(query: Query): { readonly type: string; readonly attrs: Record<string, string> } | undefined {
+  const text = query.text('outputs');
+  const value = text === '' ? [] : (parsed(text, 'outputs') ?? []);
+  if (!Array.isArray(value)) throw invalid('error reading outputs: not a list');
+  if (value.length > 1) throw notImplemented('multiple outputs not supported');
+  if (value.length === 0) return undefined;
+  const { Type, Attrs } = (value[0] ?? {}) as { readonly Type?: unknown; readonly Attrs?: unknown };
+  const attrs = Object.entries((Attrs ?? {}) as object) as [string, unknown][];
+  const isText = (entry: [string, unknown]): entry is [string, string] => typeof entry[1] === 'string';
+  if (typeof Type !== 'string' || !attrs.every(isText))
+    throw invalid('error reading outputs: an output has a type and attributes');
+  return { type: Type, attrs: Object.fromEntries(attrs) };
+}
