@@ -31,7 +31,7 @@ export function cacheImages(query: Query): string[] {
   const names = text === '' ? [] : (parsed(text, 'cache-from') ?? []);
   if (!Array.isArray(names) || !names.every((name) => typeof name === 'string'))
     throw invalid('error reading cache-from: not a list of strings');
-  return names as string[];
+  return names;
 }
 
 /** Returns the names of the image that is made, in their familiar form, each once. */

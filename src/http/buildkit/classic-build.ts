@@ -1,6 +1,6 @@
 /**
- * `POST /build` with `version=2`: BuildKit for clients that speak no gRPC, or do so only in their session. The reply has
- * the messages that others get by `Status`, as text.
+ * `POST /build` with `version=2`: BuildKit for clients that speak no gRPC, or do so only in their session. The reply
+ * has the messages that others get by `Status`, as text.
  */
 import { randomUUID } from 'node:crypto';
 import { messageOf } from '../../errors/engine-error.js';

@@ -86,7 +86,7 @@ function outputOf(query: Query): { readonly type: string; readonly attrs: Record
   if (value.length > 1) throw notImplemented('multiple outputs not supported');
   if (value.length === 0) return undefined;
   const { Type, Attrs } = (value[0] ?? {}) as { readonly Type?: unknown; readonly Attrs?: unknown };
-  const attrs = Object.entries((Attrs ?? {}) as object) as [string, unknown][];
+  const attrs = Object.entries(Attrs ?? {}) as [string, unknown][];
   const isText = (entry: [string, unknown]): entry is [string, string] => typeof entry[1] === 'string';
   if (typeof Type !== 'string' || !attrs.every(isText))
     throw invalid('error reading outputs: an output has a type and attributes');
