@@ -68,7 +68,7 @@ export function composeBuildDoor(
   return new BuildKitDoor({
     sessions,
     bodies,
-    history: new BuildHistory(join(root, 'history'), log),
+    history: new BuildHistory(join(root, 'history'), live.fixed.builderHistory, log),
     solver,
     worker: {
       id: settings.shown().id,

@@ -17,7 +17,7 @@ export function configSchema(): Record<string, unknown> {
     }
     const object = (properties[group] ??= {
       type: 'object',
-      properties: group === 'builder' ? { history: { type: 'object' } } : {},
+      properties: {},
       additionalProperties: false,
     });
     Object.assign(object['properties'] as object, { [member]: schema });

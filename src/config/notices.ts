@@ -132,7 +132,6 @@ export const IDLE_OPTIONS: readonly Row[] = [
 /** These members are in files for other daemons; the text tells why they have no effect here. */
 export const IDLE_KEYS: ReadonlyMap<string, string> = new Map([
   ['allow-nondistributable-artifacts', 'layers of every kind are pushed'],
-  ['builder.history', 'the last 50 builds of two days are kept'],
   ['deprecated-key-path', 'the daemon has no key of its own'],
 ]);
 

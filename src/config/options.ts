@@ -4,6 +4,7 @@
  */
 import { builderEntitlements, DEFAULT_ENTITLEMENTS } from './builder-entitlements.js';
 import { builderGc, type BuilderGc } from './builder-gc.js';
+import { builderHistory, DEFAULT_BUILDER_HISTORY } from './builder-history.js';
 import { DEFAULT_HOST, parseHost } from './hosts.js';
 import { checkDnsOption, checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
 import { runtimes } from './runtime-entries.js';
@@ -61,6 +62,7 @@ export const OPTIONS = {
   bip6: option({ flag: 'bip6', key: 'bip6', type: cidr(6), default: '', doc: 'IPv6 address and prefix length of the default bridge' }),
   bridge: option({ flag: 'bridge', short: 'b', key: 'bridge', type: string, default: '', defaultText: 'engine0', windows: true, doc: 'Attach containers to this network bridge; "none" disables the default bridge' }),
   builderEntitlements: option({ key: 'builder.entitlements', type: builderEntitlements, default: DEFAULT_ENTITLEMENTS, defaultText: 'network-host', doc: 'Rights that clients may grant to their builds: network-host, security-insecure' }),
+  builderHistory: option({ key: 'builder.history', type: builderHistory, default: DEFAULT_BUILDER_HISTORY, defaultText: '50 builds, 48h', doc: 'Builds that are remembered, for docker buildx history' }),
   builderGc: option<BuilderGc | undefined>({ key: 'builder.gc', type: builderGc as ValueType<BuilderGc | undefined>, default: undefined, doc: 'Garbage collection of the build cache' }),
   cdiSpecDirs: option({ flag: 'cdi-spec-dir', key: 'cdi-spec-dirs', type: list(), default: ['/etc/cdi', '/var/run/cdi'], doc: 'Directories of CDI device specifications' }),
   cgroupParent: option({ flag: 'cgroup-parent', key: 'cgroup-parent', type: string, default: '', defaultText: '/engine, or system.slice with systemd', doc: 'Parent cgroup of all containers' }),

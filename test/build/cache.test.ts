@@ -198,4 +198,26 @@ describe('the build cache', { skip }, () => {
     assert.match(own, /rule#0:\n All: +false\n Filters: +type==source\.local\n Max Used Space: 1B\n/);
     assert.doesNotMatch(own, /rule#1/);
   });
+
+  test('builder.history: builds beyond the limits are forgotten', async () => {
+    const listed = async (): Promise<string[]> =>
+      (await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Ref}}'])).stdout.trim().split('\n');
+    const building = async (times: number): Promise<void> => {
+      for (let at = 0; at < times; at++) await buildx.ok(['build', '-q', '.'], { in: 'history' });
+    };
+    buildx.write('history/Dockerfile', 'FROM scratch\nCOPY Dockerfile /\n');
+    const settings = { history: { maxAge: '1h', maxEntries: 2 } };
+    file['builder'] = settings;
+    await engine.stop();
+    await engine.start();
+    // Those that are younger stay, however many they are.
+    await building(4);
+    assert.ok((await listed()).length >= 4);
+    settings.history.maxAge = '0';
+    await engine.stop();
+    await engine.start();
+    assert.equal((await listed()).length, 2);
+    await building(3);
+    assert.equal((await listed()).length, 2);
+  });
 });

@@ -21,6 +21,7 @@ import { ContextCache } from '../../src/http/buildkit/context-cache.js';
 import { BuildKitDoor } from '../../src/http/buildkit/door.js';
 import { EngineSolver } from '../../src/http/buildkit/engine-solver.js';
 import { BuildHistory } from '../../src/http/buildkit/history.js';
+import { DEFAULT_BUILDER_HISTORY } from '../../src/config/builder-history.js';
 import { RequestBodies } from '../../src/http/buildkit/request-bodies.js';
 import { Sessions } from '../../src/http/buildkit/session.js';
 import { route } from '../../src/http/route.js';
@@ -125,7 +126,7 @@ const bodies = new RequestBodies();
 const door = new BuildKitDoor({
   sessions,
   bodies,
-  history: new BuildHistory(join(directory, 'history'), silentLog),
+  history: new BuildHistory(join(directory, 'history'), DEFAULT_BUILDER_HISTORY, silentLog),
   solver: new EngineSolver({
     engine,
     sessions,

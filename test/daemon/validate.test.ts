@@ -19,7 +19,6 @@ interface Reply {
 
 /** These keys have no effect; each has the words of the reason. */
 const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> = {
-  builder: [{ history: { maxEntries: 7 } }, 'builder.history has no effect: the last 50 builds of two days are kept'],
   features: [{ buildkit: true, cdi: false }, 'features has no effect: feature buildkit: clients choose how they build'],
   'selinux-enabled': [true, 'selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
   'userland-proxy-path': ['/bin/sh', 'userland-proxy-path has no effect: the proxy is part of the daemon'],

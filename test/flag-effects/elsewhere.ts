@@ -63,6 +63,7 @@ export const ELSEWHERE: readonly Place[] = [
   ...REGISTRIES,
   ...CLIENTS,
   place('build/cache', 'builder.gc: rules are shown and applied', 'builderGc'),
+  place('build/cache', 'builder.history: builds beyond the limits are forgotten', 'builderHistory'),
   place('build/run', 'builder.entitlements: what the configuration allows', 'builderEntitlements'),
   place('containers/cdi', 'nodes, environment and mounts of a device', 'cdiSpecDirs'),
   place('containers/cdi', 'with the feature switched off there is no such driver', 'features'),

@@ -7,9 +7,6 @@ import type { Logger } from '../../ports/logger.js';
 import { replaceFile } from '../../sys/files/durable-file.js';
 import { readMessages, type StepCounts } from './progress-log.js';
 
-/** As many as dockerd keeps, and as long. */
-const MAX_BUILDS = 50;
-const MAX_AGE_MS = 48 * 3_600_000;
 const MAX_RECORD_BYTES = 4 * 1024 * 1024;
 const RECORD = 'record.json';
 const LOG = 'log';
@@ -48,6 +45,12 @@ export interface Attachment extends AttachmentFacts {
   readonly bytes: Buffer;
 }
 
+/** A build is forgotten when it is older than this, and more than these are newer. */
+export interface HistoryLimits {
+  readonly maxAgeMs: number;
+  readonly maxEntries: number;
+}
+
 export type HistoryChange = 'started' | 'complete' | 'deleted';
 type Listener = (change: HistoryChange, record: BuildRecord) => void;
 
@@ -59,7 +62,11 @@ export class BuildHistory {
   readonly #listeners = new Set<Listener>();
   #ready: Promise<void> | undefined;
 
-  constructor(root: string, logger: Logger) {
+  constructor(
+    root: string,
+    private readonly limits: HistoryLimits,
+    logger: Logger,
+  ) {
     this.#root = root;
     this.#logger = logger;
   }
@@ -189,8 +196,10 @@ export class BuildHistory {
   async #trim(): Promise<void> {
     const loose = [...this.#ended.values()].filter(({ pinned }) => !pinned);
     loose.sort((a, b) => b.createdMs - a.createdMs);
-    for (const [index, { ref, createdMs }] of loose.entries())
-      if (index >= MAX_BUILDS || Date.now() - createdMs > MAX_AGE_MS) await this.#drop(ref);
+    const { maxEntries, maxAgeMs } = this.limits;
+    const oldest = Date.now() - maxAgeMs;
+    for (const { ref, createdMs, completedMs = createdMs } of loose.slice(maxEntries))
+      if (completedMs <= oldest) await this.#drop(ref);
   }
 }
 
