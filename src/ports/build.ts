@@ -129,6 +129,8 @@ export type NamedContext =
   | { readonly kind: 'tree'; readonly context: BuildContext }
   /** A git repository or an address whose content is fetched by this daemon. */
   | { readonly kind: 'remote'; readonly url: string }
+  /** An image in a directory of the client's. */
+  | { readonly kind: 'layout'; readonly content: ContentSource; readonly digest: Digest; readonly shown: string }
   /** The result of a build that has not ended, or has ended and is held. */
   | { readonly kind: 'result'; readonly result: PlatformResult };
 

@@ -122,7 +122,8 @@ async function fetchChild(
   throw invalid('unsupported manifest: an index inside an index', { code: 'UNSUPPORTED_MANIFEST' });
 }
 
-function parseConfig(bytes: Buffer): ImageConfigDocument {
+/** @throws EngineError data-loss for what is no configuration, invalid for an image of another system. */
+export function parseConfig(bytes: Buffer): ImageConfigDocument {
   let config: Partial<ImageConfigDocument> | null;
   try {
     config = JSON.parse(bytes.toString('utf8'));
@@ -143,7 +144,8 @@ function parseConfig(bytes: Buffer): ImageConfigDocument {
   return config as ImageConfigDocument;
 }
 
-function layersOf(manifest: ImageManifest, config: ImageConfigDocument): ResolvedLayer[] {
+/** @throws EngineError data-loss when manifest and configuration tell of other layers. */
+export function layersOf(manifest: ImageManifest, config: ImageConfigDocument): ResolvedLayer[] {
   const diffIds = config.rootfs.diff_ids;
   if (diffIds.length !== manifest.layers.length) {
     throw dataLoss("layers from manifest don't match image configuration", { code: 'LAYER_MISMATCH' });

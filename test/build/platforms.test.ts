@@ -1,7 +1,9 @@
 /** Builds for several platforms at once, with the unmodified buildx. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -155,5 +157,63 @@ describe('builds for several platforms', { skip }, () => {
       assert.equal(read('arch'), `${arch}\n`);
       assert.equal(read('mine'), `${arch}\n`);
     }
+  });
+
+  test('write blobs into a directory, which later builds are based on', async () => {
+    await buildx.ok(['build', ...BOTH, '-o', 'type=oci,dest=../layout,tar=false,name=kept:1', '.'], { in: 'a' });
+    const layout = join(buildx.directory, 'layout');
+    const [entry] = (JSON.parse(readFileSync(join(layout, 'index.json'), 'utf8')) as Index).manifests;
+    assert.equal(entry?.mediaType, 'application/vnd.oci.image.index.v1+json');
+    const blobs = join(layout, 'blobs/sha256');
+    for (const name of readdirSync(blobs))
+      assert.equal(
+        createHash('sha256')
+          .update(readFileSync(join(blobs, name)))
+          .digest('hex'),
+        name,
+      );
+    buildx.write('based/Dockerfile', 'FROM base\nCOPY --from=base /made /again\nARG TARGETARCH\nENV NOW=$TARGETARCH\n');
+    // Nothing is left of it here, so that all comes from the directory.
+    await buildx.ok(['builder', 'prune', '-af']);
+    const context = ['--build-context', `base=oci-layout://${layout}:1`];
+    await buildx.ok(['build', ...BOTH, ...context, '-o', '../based-out', '.'], { in: 'based' });
+    for (const arch of ['amd64', 'arm64']) {
+      const read = (name: string): string =>
+        readFileSync(join(buildx.directory, 'based-out', `linux_${arch}`, name), 'utf8');
+      assert.equal(read('again'), `${arch} linux/${arch} x86_64\n`);
+      assert.equal(read('file'), 'of the context\n');
+    }
+    await buildx.ok(['build', ...context, '-t', 'based:1', '.'], { in: 'based' });
+    const { Config } = await callJson<{ Config: { Env: string[] } }>(engine.socketPath, 'GET', '/images/based:1/json');
+    assert.ok(Config.Env.includes('FOR=amd64') && Config.Env.includes('NOW=amd64'), Config.Env.join());
+  });
+
+  test('refuse a directory whose blobs are damaged, missing, or of another platform', async () => {
+    buildx.write('one/Dockerfile', 'FROM scratch\nCOPY Dockerfile /one\n');
+    await buildx.ok(['build', '-o', 'type=oci,dest=../broken,tar=false,name=one:1', '.'], { in: 'one' });
+    await buildx.ok(['builder', 'prune', '-af']);
+    const layout = join(buildx.directory, 'broken');
+    const read = (digest: string): string => join(layout, 'blobs', digest.replace(':', '/'));
+    const [entry] = (JSON.parse(readFileSync(join(layout, 'index.json'), 'utf8')) as Index).manifests;
+    const manifest = JSON.parse(readFileSync(read(entry?.digest ?? ''), 'utf8')) as Manifest;
+    buildx.write('on/Dockerfile', 'FROM base\nCOPY Dockerfile /two\n');
+    const fails = async (text: RegExp, ...args: string[]): Promise<void> => {
+      const context = ['--build-context', `base=oci-layout://${layout}:1`];
+      const failed = await buildx.run(['build', ...context, ...args, '-t', 'on:1', '.'], { in: 'on' });
+      assert.notEqual(failed.status, 0);
+      assert.match(failed.stderr, text);
+    };
+    const [layer] = manifest.layers;
+    const whole = readFileSync(read(layer?.digest ?? ''));
+    writeFileSync(read(layer?.digest ?? ''), gzipSync('other bytes'));
+    await fails(/longer than its manifest says|unexpected|damaged|invalid|does not match|digest|diff/i);
+    rmSync(read(layer?.digest ?? ''));
+    await fails(/not found/);
+    writeFileSync(read(layer?.digest ?? ''), whole);
+    const config = readFileSync(read(manifest.config.digest), 'utf8');
+    writeFileSync(read(manifest.config.digest), config.replace('"linux"', '"linus"'));
+    await fails(/unexpected content of sha256:/);
+    writeFileSync(read(manifest.config.digest), config);
+    await buildx.ok(['build', '--build-context', `base=oci-layout://${layout}:1`, '-t', 'on:1', '.'], { in: 'on' });
   });
 });

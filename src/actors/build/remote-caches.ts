@@ -19,10 +19,11 @@ import { resolveImage } from '../../registry/resolve.js';
 import { pullScope } from '../../registry/token.js';
 import type { SharedLayers } from '../pull/layers.js';
 import type { RegistrySessions } from '../registry-session/sessions.js';
-import { contentCache, type ContentCacheDeps } from './content-cache.js';
+import { contentCache } from './content-cache.js';
+import type { ContentDeps } from './content-layers.js';
 import { byKey, documentSteps, type FindStep, type RemoteCache } from './remote-steps.js';
 
-export interface RemoteCacheDeps extends ContentCacheDeps {
+export interface RemoteCacheDeps extends ContentDeps {
   readonly images: FileImageStore;
   readonly sessions: Pick<RegistrySessions, 'accessTo'>;
   readonly transfers: Pick<SharedLayers, 'join'>;

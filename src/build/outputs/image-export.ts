@@ -27,6 +27,13 @@ export interface ExportOptions extends LayerForm, SetOptions {
 /** Hears how an export goes on; a name is of a part such as `exporting layers`. */
 export type ExportSteps = <T>(name: string, action: () => Promise<T>) => Promise<T>;
 
+export interface ExportedBlob {
+  readonly digest: Digest;
+  readonly sizeBytes: number;
+  /** Opens the bytes. */
+  readonly bytes: () => AsyncIterable<Uint8Array>;
+}
+
 const REWRITTEN = 'buildkit/rewritten-timestamp';
 
 /** An image that is ready to be written. */
@@ -92,15 +99,28 @@ export class ImageExport {
     return this.blobs.close();
   }
 
-  async #fill(archive: ImageTar): Promise<void> {
-    await archive.directory('blobs/');
-    await archive.directory('blobs/sha256/');
+  /** Returns all blobs, each once and after those that it names. */
+  content(): ExportedBlob[] {
+    return [...this.#all()].map(([digest, { sizeBytes, bytes }]) => ({
+      digest,
+      sizeBytes,
+      bytes: bytes === undefined ? () => this.blobs.read(digest) : () => onePiece(bytes),
+    }));
+  }
+
+  #all(): Map<Digest, { readonly sizeBytes: number; readonly bytes?: Buffer }> {
     const all = new Map<Digest, { readonly sizeBytes: number; readonly bytes?: Buffer }>();
     for (const { layers } of this.set.platforms)
       for (const { digest, size } of layers) all.set(digest, { sizeBytes: size });
     for (const { descriptor, bytes } of [...blobDocuments(this.set), ...manifestDocuments(this.set)])
       all.set(descriptor.digest, { sizeBytes: bytes.length, bytes });
-    for (const [digest, { sizeBytes, bytes }] of [...all].sort(([a], [b]) => (a < b ? -1 : 1)))
+    return all;
+  }
+
+  async #fill(archive: ImageTar): Promise<void> {
+    await archive.directory('blobs/');
+    await archive.directory('blobs/sha256/');
+    for (const [digest, { sizeBytes, bytes }] of [...this.#all()].sort(([a], [b]) => (a < b ? -1 : 1)))
       await archive.file(pathOf(digest), { sizeBytes, mtimeSeconds: 0, mode: 0o444 }, bytes ?? this.blobs.read(digest));
     const add = async (name: string, content: unknown, mode?: number): Promise<void> => {
       const bytes = Buffer.from(JSON.stringify(content));
@@ -152,6 +172,10 @@ export async function layersOf(
     diffId,
     descriptor: described({ mediaType, digest, size: sizeBytes }, at < baseLayers ? {} : rewritten),
   }));
+}
+
+async function* onePiece(bytes: Buffer): AsyncGenerator<Buffer> {
+  yield await Promise.resolve(bytes);
 }
 
 function pathOf(digest: Digest): string {

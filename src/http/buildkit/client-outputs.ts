@@ -1,11 +1,14 @@
 /** Sends what a build has made to its client: files, one archive of them, or an image in an archive. */
-import { notImplemented } from '../../errors/engine-error.js';
 import type { ExportOptions, ExportSteps, ImageExport } from '../../build/outputs/image-export.js';
 import type { PlatformResult, ResultFiles } from '../../ports/build.js';
+import { ClientContent } from './client-content.js';
 import { exportOptions, flag, type Exporter } from './export-attrs.js';
 import { inPart, inStep, type OrderedBuild } from './ordered-build.js';
 import { sendTree } from './send-tree.js';
 import { sendBytes } from './session-services.js';
+
+/** The name of the directory of content that a client offers for an image. */
+const EXPORT_STORE = 'export';
 
 export interface SendParts {
   /** Packs a directory into a tar. */
@@ -50,7 +53,7 @@ export async function sendArchive(
   );
 }
 
-/** Sends an image as one archive. */
+/** Sends an image as one archive, or its blobs to a directory of content. */
 export async function sendImage(
   build: OrderedBuild,
   exporter: Exporter,
@@ -58,8 +61,6 @@ export async function sendImage(
   { prepare }: SendParts,
 ): Promise<void> {
   const { type, attrs, index } = exporter;
-  if (flag(attrs, 'tar') === false)
-    throw notImplemented(`exporter "${type}" writes archives only: this engine does not support tar=false yet`);
   const kind = type === 'docker' ? 'docker' : 'oci';
   const { job, attrs: frontend } = build;
   const options = exportOptions(kind, exporter, frontend.buildArgs);
@@ -69,10 +70,17 @@ export async function sendImage(
     const image = await prepare(results, options, steps, job.signal);
     try {
       const response = responseOf(image, options.names);
+      for (const [key, value] of Object.entries(response)) build.response.set(key, value);
+      if (flag(attrs, 'tar') === false) {
+        const content = new ClientContent(() => build.session(), EXPORT_STORE);
+        await steps('copying blobs', async () => {
+          for (const blob of image.content()) await content.write(blob, job.signal);
+        });
+        return;
+      }
       const headers = Object.entries(response).map(([key, value]) => [`exporter-md-${key}`, value]);
       const metadata = { ...metadataOf(index), ...Object.fromEntries(headers) };
       await steps('sending tarball', () => sendBytes(session, metadata, image.tar(), { signal: job.signal }));
-      for (const [key, value] of Object.entries(response)) build.response.set(key, value);
     } finally {
       await image.close();
     }

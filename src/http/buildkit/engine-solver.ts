@@ -29,7 +29,7 @@ import { imageNames, outputsOf, requireTaken, type ExporterParts } from './expor
 import { describeFailure } from './grpc-status.js';
 import { type ContextParts, openMainContext } from './main-context.js';
 import { referenceOf } from './references.js';
-import { directoryContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
+import { directoryContext, layoutContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
 import type { Sessions } from './session.js';
 import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
 import { answer } from './subrequests.js';
@@ -186,6 +186,8 @@ export class EngineSolver implements Solver {
         return { kind: 'tree', context: directoryContext(build.directory(rest)) };
       case 'input':
         return this.#input(build, rest);
+      case 'oci-layout':
+        return layoutContext(build, rest.replace(/^\/\//, ''));
       case 'http':
       case 'https':
       case 'git':

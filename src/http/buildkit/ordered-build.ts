@@ -1,7 +1,8 @@
 /** One order of a frontend, with what is known of it. */
 import { createHash } from 'node:crypto';
-import { messageOf } from '../../errors/engine-error.js';
-import type { BuildContext, BuildCredentials, BuildRequest } from '../../ports/build.js';
+import { invalid, messageOf } from '../../errors/engine-error.js';
+import { isDigest } from '../../images/reference.js';
+import type { BuildContext, BuildCredentials, BuildRequest, NamedContext } from '../../ports/build.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
 import { ClientContent } from './client-content.js';
@@ -63,6 +64,20 @@ export async function loginOf(build: OrderedBuild, host: string): Promise<BuildC
 /** Returns a directory of content that the client offers for a cache. */
 export function clientContent({ session }: Pick<OrderedBuild, 'session'>, directory: string): ClientContent {
   return new ClientContent(session, `local:${directory}`);
+}
+
+/**
+ * Presents an image in a directory of the client's as a context of the engine.
+ * @param written such as `name:tag@sha256:…`, with the name that the directory has in the session.
+ * @throws EngineError invalid without a digest.
+ */
+export function layoutContext({ session }: Pick<OrderedBuild, 'session'>, written: string): NamedContext {
+  const at = written.lastIndexOf('@');
+  const digest = written.slice(at + 1);
+  const [store = ''] = written.slice(0, Math.max(at, 0)).split(':', 1);
+  if (!isDigest(digest) || store === '')
+    throw invalid(`oci-layout reference ${JSON.stringify(written.slice(0, 200))} must have a digest`);
+  return { kind: 'layout', content: new ClientContent(session, `oci:${store}`), digest, shown: written };
 }
 
 /** Presents a client's directory as a context of the engine. */

@@ -5,9 +5,9 @@ import { invalid } from '../../../errors/engine-error.js';
 import type { NamedContext, PlatformResult } from '../../../ports/build.js';
 import type { TargetPlatform } from '../target-platform.js';
 import { type BaseImages, imageStep } from './base.js';
-import type { ContextDirectories } from './context-directories.js';
 import { copyOperation } from './copy.js';
 import { EXPORTED, imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
+import type { PlanInputs } from './plan-inputs.js';
 import { remoteContextStep } from './remote.js';
 import { newStep, type PlannedStep } from './step.js';
 import type { SolveTools } from './tools.js';
@@ -36,7 +36,7 @@ type Begin = Omit<StagePlan, 'scope'>;
 export class NamedContexts {
   constructor(
     private readonly tools: SolveTools,
-    private readonly directories: ContextDirectories,
+    private readonly inputs: Pick<PlanInputs, 'directories' | 'layouts'>,
     /** For stages that begin with nothing but files. */
     private readonly platform: TargetPlatform,
     /** Images must be for this one; undefined: one that is here will do. */
@@ -50,6 +50,10 @@ export class NamedContexts {
       const image = await images.load({ ...imageOf(context.reference), platform: this.imagePlatform, lines });
       const last = imageStep(image, `[context ${name}] `, lines);
       return { state: imageState(image.config), last, history: imageHistory(image.config) };
+    }
+    if (context.kind === 'layout') {
+      const image = await this.inputs.layouts.load(name, context, this.platform, lines);
+      return { state: imageState(image.config), last: image.step, history: imageHistory(image.config) };
     }
     if (context.kind === 'result') {
       const { topLayer } = context.result;
@@ -76,7 +80,7 @@ export class NamedContexts {
     switch (context.kind) {
       case 'tree':
         // All of it is brought, because the paths that are read are not known here.
-        return this.directories.get(name, context.context).step(['/']);
+        return this.inputs.directories.get(name, context.context).step(['/']);
       case 'remote':
         return remoteContextStep(name, context.url, lines);
       default:

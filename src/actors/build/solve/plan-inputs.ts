@@ -4,6 +4,7 @@ import { parseDockerfile } from '../../../build/dockerfile/parse.js';
 import { BaseImages } from './base.js';
 import { ClientContext, loadIgnoreFile } from './contexts.js';
 import { ContextDirectories } from './context-directories.js';
+import { ContextLayouts } from './context-layouts.js';
 import { PlanBudget } from './plan-budget.js';
 import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
@@ -13,6 +14,7 @@ export class PlanInputs {
   readonly images: BaseImages;
   readonly main: ClientContext;
   readonly directories: ContextDirectories;
+  readonly layouts: ContextLayouts;
   readonly ignore: Promise<readonly string[]>;
   readonly budget = new PlanBudget();
   readonly usedArgs = new Set<string>();
@@ -31,6 +33,7 @@ export class PlanInputs {
     this.dockerfile = parseDockerfile(request.dockerfile.text);
     this.images = new BaseImages(tools, vertices, signal, isMulti);
     this.directories = new ContextDirectories(vertices);
+    this.layouts = new ContextLayouts(tools, vertices, signal);
     this.ignore = loadIgnoreFile(request, vertices);
     this.ignore.catch(() => undefined);
     this.main = new ClientContext(request.context, '[internal] load build context', this.ignore);

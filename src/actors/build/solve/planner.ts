@@ -43,13 +43,13 @@ export class Planner {
     private readonly inputs: PlanInputs,
     private readonly platform: TargetPlatform,
   ) {
-    const { tools, dockerfile, directories, isMulti } = inputs;
+    const { tools, dockerfile, isMulti } = inputs;
     const { request } = tools;
     this.#request = request;
     this.#dockerfile = dockerfile;
     // An image that is here under the name may be the one of another platform of this build.
     this.#imagePlatform = isMulti ? platform : basePlatform(platform);
-    this.#contexts = new NamedContexts(tools, directories, platform, this.#imagePlatform);
+    this.#contexts = new NamedContexts(tools, inputs, platform, this.#imagePlatform);
     this.#graph = new StageGraph(dockerfile, {
       target: request.target,
       buildArgs: request.buildArgs,
