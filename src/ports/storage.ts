@@ -110,10 +110,11 @@ export interface LayerStore {
    */
   createWritable(id: string, parent: Digest | undefined, storageOpt?: Readonly<Record<string, string>>): Promise<void>;
   /**
-   * Does the same for a step of a build: there is nothing in it but the files of `parent`, where a container has mount
-   * points and marks that its image lacks.
+   * Does the same for a step of a build. It is mounted only once, and what is in it is lost with the machine until it
+   * becomes a layer. A bare one has nothing in it but the files of `parent`, where a container has mount points and
+   * marks that its image lacks.
    */
-  createBare(id: string, parent: Digest | undefined): Promise<void>;
+  createBrief(id: string, parent: Digest | undefined, options: { readonly isBare: boolean }): Promise<void>;
   /** Mounts a writable layer and returns the merged directory. Each mount needs its unmount. */
   mount(id: string): Promise<string>;
   unmount(id: string): Promise<void>;
@@ -138,4 +139,9 @@ export interface LayerStore {
   chainSize(chainId: Digest): number;
   /** Turns the writable layer's difference into a read-only layer over its parent. */
   commitWritable(id: string): Promise<LayerInfo>;
+  /**
+   * Does the same with a writable layer that nobody uses any more, and is faster: its files become those of the new
+   * layer. The writable layer is gone afterwards. When this fails, it can only be removed.
+   */
+  sealWritable(id: string): Promise<LayerInfo>;
 }

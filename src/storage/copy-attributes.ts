@@ -14,7 +14,12 @@ const NOT_COPIED = /^(trusted\.|user\.overlay\.|security\.(?!capability$))/;
 
 /** Returns the names of the extended attributes that belong to the content of a file. */
 export function contentXattrs(at: string): string[] {
-  return listXattrs(fsPath(at)).filter((name) => !NOT_COPIED.test(name));
+  return listXattrs(fsPath(at)).filter(isContentXattr);
+}
+
+/** Tells whether an attribute of this name belongs to the content of a file. */
+export function isContentXattr(name: string): boolean {
+  return !NOT_COPIED.test(name);
 }
 
 /** All that belongs to an inode besides its content. */

@@ -28,6 +28,7 @@ export const tasks = {
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,
   'run-git': async () => (await import('../build/sources/run-git.js')).runGit,
+  'seal-diff': async () => (await import('../storage/tasks/seal-diff.js')).sealDiff,
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
   'stream-tar': async () => (await import('../storage/tasks/stream-tar.js')).streamTar,
   'sync-file-system': async () => (await import('../storage/tasks/sync-file-system.js')).syncFileSystemOf,

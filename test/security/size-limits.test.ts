@@ -1,7 +1,7 @@
 /** Sizes of containers: kept by XFS with project quotas, refused where nobody would keep them. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync } from 'node:fs';
+import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -47,6 +47,21 @@ const refusal = (root: string, size: string): Promise<string> =>
     },
     (error: unknown) => String(error),
   );
+
+/** Builds a layer with a file. Returns the projects of this file in all layers: none goes on counting for a step. */
+async function projectsOfBuild(engine: Engine, dataRoot: string): Promise<string[]> {
+  const context = join(dir, 'context');
+  mkdirSync(context);
+  writeFileSync(join(context, 'Dockerfile'), 'FROM busybox:1\nCOPY Dockerfile /counted\n');
+  await dockerOk(engine, ['build', '-q', context]);
+  const found = execFileSync('find', [join(dataRoot, 'overlay2/layers'), '-name', 'counted'], { encoding: 'utf8' });
+  return found
+    .trim()
+    .split('\n')
+    .map(
+      (path) => /projid = (\d+)/.exec(execFileSync('xfs_io', ['-c', 'lsproj', path], { encoding: 'utf8' }))?.[1] ?? '',
+    );
+}
 
 describe('without quotas', () => {
   test('a size for all containers stops the start', async () => {
@@ -129,6 +144,7 @@ describe('on XFS', () => {
       await engine.stop('SIGKILL');
       await engine.start();
       assert.ok(bytes(await run('later', 32)) <= 16 << 20);
+      assert.deepEqual(await projectsOfBuild(engine, join(root, 'data')), ['0']);
       await dockerOk(engine, ['start', '-a', 'full']);
       assert.ok(Number(await dockerOk(engine, ['inspect', '--size', '--format', '{{.SizeRw}}', 'full'])) <= 16 << 20);
     } finally {

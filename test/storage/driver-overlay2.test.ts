@@ -1,5 +1,26 @@
 /** The contract of storage drivers, kept by the driver overlay2. */
+import assert from 'node:assert/strict';
+import { lstatSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
 import { storageDriver } from '../../src/storage/drivers/index.js';
 import { testDriver } from '../support/driver-contract/contract.js';
+import { DriverHarness } from '../support/driver-contract/harness.js';
 
 testDriver(storageDriver('overlay2'));
+
+const harness = new DriverHarness(storageDriver('overlay2'));
+after(() => harness.close());
+
+test('the files of a sealed layer are those that were written, not copies', async () => {
+  const store = await harness.newStore('moved');
+  await store.createBrief('step', undefined, { isBare: true });
+  const file = join(await store.mount('step'), 'file');
+  writeFileSync(file, 'content');
+  utimesSync(file, 1_600_000_000, 1_600_000_000);
+  const { ino } = lstatSync(file);
+  const { chainId } = await store.sealWritable('step');
+  const { diffDir, close } = store.openTar(chainId);
+  assert.equal(lstatSync(join(diffDir, 'file')).ino, ino);
+  close();
+});

@@ -132,6 +132,12 @@ export class DirectoryLayerStore implements LayerStore {
     return info;
   }
 
+  async sealWritable(id: string): Promise<LayerInfo> {
+    const layer = await this.commitWritable(id);
+    this.#writables.delete(id);
+    return layer;
+  }
+
   readonly #writables = new Map<string, { readonly diffId: Digest; readonly parent: Digest | undefined }>();
 
   async createWritable(id: string, parent: Digest | undefined): Promise<void> {
@@ -141,7 +147,7 @@ export class DirectoryLayerStore implements LayerStore {
     });
   }
 
-  createBare(id: string, parent: Digest | undefined): Promise<void> {
+  createBrief(id: string, parent: Digest | undefined): Promise<void> {
     return this.createWritable(id, parent);
   }
 

@@ -16,7 +16,7 @@ export class StepLayers {
   /** Makes a layer of what `write` does to the files over `parent`. Nothing is left when it throws. */
   async make(parent: Digest | undefined, write: (rootfs: string) => Promise<void>): Promise<LayerInfo> {
     const id = randomBytes(32).toString('hex');
-    await this.layers.createWritable(id, parent);
+    await this.layers.createBrief(id, parent, { isBare: false });
     try {
       const rootfs = await this.layers.mount(id);
       try {
@@ -24,7 +24,7 @@ export class StepLayers {
       } finally {
         await this.layers.unmount(id);
       }
-      return await this.commit(id);
+      return await this.seal(id);
     } finally {
       await this.layers.removeWritable(id);
     }
@@ -33,6 +33,13 @@ export class StepLayers {
   /** Makes a layer of a writable one. */
   async commit(id: string): Promise<LayerInfo> {
     const layer = await this.layers.commitWritable(id);
+    this.hold(layer.chainId);
+    return layer;
+  }
+
+  /** Makes a layer of a writable one, which is gone afterwards. */
+  async seal(id: string): Promise<LayerInfo> {
+    const layer = await this.layers.sealWritable(id);
     this.hold(layer.chainId);
     return layer;
   }

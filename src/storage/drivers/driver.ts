@@ -105,7 +105,8 @@ export interface StorageDriver {
   createWritable(directory: string, below: readonly string[], options: Readonly<Record<string, string>>): Promise<void>;
   /** Where the root file system of a container is while it is mounted. */
   root(id: string): string;
-  mount(id: string, below: readonly string[]): Promise<void>;
+  /** @param isBrief tells that it is mounted only once, and nobody needs its files after an end of the machine. */
+  mount(id: string, below: readonly string[], isBrief: boolean): Promise<void>;
   /** Idempotent. */
   unmount(id: string): Promise<void>;
   /** Shows the merged files of `below` in an empty directory, read-only. The caller unmounts it. */
@@ -115,6 +116,11 @@ export interface StorageDriver {
    * where nothing is yet and which the store removes. While nothing changes, it is the same each time.
    */
   difference(id: string, below: readonly string[], scratch: string): Promise<string>;
+  /**
+   * Tells where the difference of a container is, below its directory, that may become the one of a layer by being
+   * moved; undefined when it cannot be moved. Asked for a container that is not mounted any more. Default: none can.
+   */
+  movableDifference?(directory: string): string | undefined;
   /** `GraphDriver.Data` in inspect, of the layer or container whose directory this is. */
   data(directory: string, below: readonly string[]): Readonly<Record<string, string>>;
   /** Deletes directories that it filled. Idempotent. */

@@ -3,7 +3,7 @@
  * files (drivers/driver.ts).
  */
 import { closeSync, existsSync, openSync } from 'node:fs';
-import { mkdir, readdir, realpath } from 'node:fs/promises';
+import { mkdir, readdir, realpath, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { dataLoss, invalid } from '../../errors/engine-error.js';
@@ -228,11 +228,11 @@ export class DriverLayerStore implements LayerStore {
     parent: Digest | undefined,
     storageOpt: Readonly<Record<string, string>> = {},
   ): Promise<void> {
-    await this.#writable.create(id, parent, storageOpt);
+    await this.#writable.create(id, parent, { storageOpt });
   }
 
-  createBare(id: string, parent: Digest | undefined): Promise<void> {
-    return this.#writable.create(id, parent, {}, true);
+  createBrief(id: string, parent: Digest | undefined, { isBare }: { readonly isBare: boolean }): Promise<void> {
+    return this.#writable.create(id, parent, { isBare, isBrief: true });
   }
 
   mount(id: string): Promise<string> {
@@ -285,6 +285,32 @@ export class DriverLayerStore implements LayerStore {
         this.#parts.workers.run('commit-diff', { upperDir, diffDir, tarSplitPath, idMaps }),
       ),
     );
+  }
+
+  async sealWritable(id: string): Promise<LayerInfo> {
+    const { driver, layout, workers } = this.#parts;
+    const parent = this.#writable.parentOf(id);
+    const difference = driver.movableDifference?.(layout.container(id));
+    if (difference === undefined) {
+      const layer = await this.commitWritable(id);
+      await this.#writable.remove(id);
+      return layer;
+    }
+    const taken = await this.#writable.takeOut(id);
+    const upperDir = join(taken, difference);
+    try {
+      return await this.#stageFrom(parent, `committing the changes of ${id}`, async (staged) => {
+        const { diffDir, tarSplitPath, idMaps } = staged;
+        const sealed = await workers.run('seal-diff', { upperDir, tarSplitPath, idMaps });
+        if (!sealed) return workers.run('commit-diff', { upperDir, diffDir, tarSplitPath, idMaps });
+        // The directory of the stage is empty: it gives way.
+        await rename(upperDir, diffDir);
+        return sealed;
+      });
+    } finally {
+      await this.#trash.take(taken);
+      layout.leaveStaging(taken);
+    }
   }
 
   async #stageFrom(

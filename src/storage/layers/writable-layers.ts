@@ -18,12 +18,21 @@ import type { Trash } from './trash.js';
 interface WritableLayer {
   readonly id: string;
   readonly parent: Digest | undefined;
-  /** There is no init layer below it. Such a layer is used by no later daemon, so this is not on the disk. */
+  /** There is no init layer below it. */
   readonly isBare: boolean;
+  /** It is for one mount. Such a layer, as a bare one, is used by no later daemon, so this is not on the disk. */
+  readonly isBrief: boolean;
   /** Calls of `mount` without their `unmount`. */
   mounts: number;
   /** Whether it is mounted; it may be from the time of an earlier daemon. */
   isMounted: boolean;
+}
+
+export interface WritableOptions {
+  readonly storageOpt?: Readonly<Record<string, string>>;
+  /** Leaves out the init layer. */
+  readonly isBare?: boolean;
+  readonly isBrief?: boolean;
 }
 
 export interface WritableLayersDeps {
@@ -55,6 +64,7 @@ export class WritableLayers {
           id,
           parent: parent === NO_PARENT ? undefined : (parent as Digest),
           isBare: false,
+          isBrief: false,
           mounts: 0,
           isMounted,
         });
@@ -90,15 +100,10 @@ export class WritableLayers {
     return [...this.deps.inits.above(parent), ...this.deps.readOnly.directories(parent)];
   }
 
-  /** @param isBare leaves out the init layer. */
-  create(
-    id: string,
-    parent: Digest | undefined,
-    storageOpt: Readonly<Record<string, string>>,
-    isBare = false,
-  ): Promise<void> {
+  create(id: string, parent: Digest | undefined, options: WritableOptions): Promise<void> {
     if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(id)) throw invalid(`invalid layer id ${JSON.stringify(id)}`);
     const { layout, driver, trash, owner } = this.deps;
+    const { storageOpt = {}, isBare = false, isBrief = false } = options;
     return this.#lock.run(id, async () => {
       if (this.#layers.has(id)) throw conflict(`writable layer ${id} exists already`, { code: 'LAYER_EXISTS' });
       const staging = layout.newStaging();
@@ -115,7 +120,7 @@ export class WritableLayers {
       } finally {
         layout.leaveStaging(staging);
       }
-      this.#layers.set(id, { id, parent, isBare, mounts: 0, isMounted: false });
+      this.#layers.set(id, { id, parent, isBare, isBrief, mounts: 0, isMounted: false });
     });
   }
 
@@ -136,7 +141,7 @@ export class WritableLayers {
     return this.#lock.run(id, async () => {
       const layer = this.#get(id);
       if (!layer.isMounted) {
-        await driver.mount(id, this.below(id));
+        await driver.mount(id, this.below(id), layer.isBrief);
         layer.isMounted = true;
       }
       layer.mounts++;
@@ -161,6 +166,24 @@ export class WritableLayers {
       if (layer.isMounted) await this.#detach(layer);
       await this.deps.trash.take(this.deps.layout.container(id));
       this.#layers.delete(id);
+    });
+  }
+
+  /** Unmounts a layer and takes it out of the store: it is in the returned staging directory then, and forgotten. */
+  takeOut(id: string): Promise<string> {
+    const { layout } = this.deps;
+    return this.#lock.run(id, async () => {
+      const layer = this.#get(id);
+      if (layer.isMounted) await this.#detach(layer);
+      const staging = layout.newStaging();
+      try {
+        await rename(layout.container(id), staging);
+      } catch (error) {
+        layout.leaveStaging(staging);
+        throw storageError(error, `moving the writable layer of ${id}`);
+      }
+      this.#layers.delete(id);
+      return staging;
     });
   }
 

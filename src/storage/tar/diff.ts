@@ -2,12 +2,17 @@
 import type { IdMaps } from '../../ports/id-maps.js';
 import { toBytePath } from '../byte-path.js';
 import { isOpaque, isWhiteout } from '../layers/marks.js';
-import { walkTree } from '../walk-tree.js';
-import { commonFields, EntryWriter } from './entry-writer.js';
+import { walkTree, type WalkedEntry } from '../walk-tree.js';
+import { commonFields, EntryWriter, type TarWatcher } from './entry-writer.js';
 import { encodeHeader, END_OF_ARCHIVE } from './header-writer.js';
 
 const CHUNK_BYTES = 1024 * 1024;
 const WHITEOUT = '.wh.';
+
+/** Is told of each entry before its bytes come. */
+export interface DiffWatcher extends TarWatcher {
+  entry(entry: WalkedEntry): void;
+}
 
 /**
  * Returns the bytes of the tar, which are always the same for a given tree: names in the order of their bytes, times
@@ -15,11 +20,12 @@ const WHITEOUT = '.wh.';
  * so are files whose own names read as whiteouts. Owners are mapped by `idMaps`. A file that changes during the walk is
  * in the tar as it was at some moment.
  */
-export function* diffTar(upperDir: string, idMaps?: IdMaps): Generator<Buffer> {
+export function* diffTar(upperDir: string, idMaps?: IdMaps, watcher?: DiffWatcher): Generator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
-  const writer = new EntryWriter(() => buffer, idMaps);
+  const writer = new EntryWriter(() => buffer, idMaps, watcher);
   for (const entry of walkTree(toBytePath(upperDir))) {
     const { path, stat } = entry;
+    watcher?.entry(entry);
     const base = path.slice(path.lastIndexOf('/') + 1);
     if (base.startsWith(WHITEOUT)) continue;
     if (isWhiteout(stat)) {

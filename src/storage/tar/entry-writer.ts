@@ -2,9 +2,9 @@
 import { closeSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
 import type { IdMaps } from '../../ports/id-maps.js';
 import { containerOwner } from '../../sys/users/id-maps.js';
-import { getXattr } from '../../sys/files/xattr.js';
+import { getXattr, listXattrs } from '../../sys/files/xattr.js';
 import { fsPath } from '../byte-path.js';
-import { contentXattrs, deviceMajor, deviceMinor } from '../copy-attributes.js';
+import { deviceMajor, deviceMinor, isContentXattr } from '../copy-attributes.js';
 import { withoutCapabilityRoot } from '../file-capabilities.js';
 import { openRegular } from '../open-regular.js';
 import { encodeHeader, padding, type EntryHeader } from './header-writer.js';
@@ -13,6 +13,14 @@ import { encodeHeader, padding, type EntryHeader } from './header-writer.js';
 export interface TarSource {
   readonly at: string;
   readonly stat: BigIntStats;
+}
+
+/** Is told what of the files goes into a tar, while it is being made. */
+export interface TarWatcher {
+  /** The next `sizeBytes` bytes of the tar are the content of a file, in pieces of their own. */
+  content(name: string, sizeBytes: number): void;
+  /** An attribute of a file; `value` is undefined for one that is left out. */
+  attribute(name: string, value: Buffer | undefined): void;
 }
 
 export class EntryWriter {
@@ -27,6 +35,7 @@ export class EntryWriter {
   constructor(
     buffer: () => Buffer,
     private readonly idMaps?: IdMaps,
+    private readonly watcher?: TarWatcher,
   ) {
     this.#buffer = buffer;
   }
@@ -49,7 +58,7 @@ export class EntryWriter {
     if (stat.isFile()) {
       yield* this.#file(at, name);
     } else {
-      const header = otherHeader({ at, stat }, name, this.idMaps);
+      const header = this.#otherHeader({ at, stat }, name);
       if (!header) return;
       yield encodeHeader(header);
     }
@@ -68,8 +77,9 @@ export class EntryWriter {
         type: '0',
         name,
         sizeBytes,
-        xattrs: readXattrs(at, this.idMaps),
+        xattrs: this.#xattrs(at),
       });
+      if (sizeBytes > 0) this.watcher?.content(name, sizeBytes);
       for (let left = sizeBytes; left > 0;) {
         const buffer = this.#buffer();
         let length = readSync(fd, buffer, 0, Math.min(left, buffer.length), null);
@@ -85,22 +95,37 @@ export class EntryWriter {
       closeSync(fd);
     }
   }
-}
 
-/** Returns the header of an entry without content; undefined if the file vanished. */
-function otherHeader({ at, stat }: TarSource, name: string, idMaps: IdMaps | undefined): EntryHeader | undefined {
-  try {
-    const header = { ...commonFields(stat, idMaps), name, xattrs: readXattrs(at, idMaps) };
-    if (stat.isDirectory()) return { ...header, type: '5', name: `${name}/` };
-    if (stat.isSymbolicLink()) return { ...header, type: '2', linkName: readlinkSync(fsPath(at), 'latin1') };
-    if (stat.isFIFO()) return { ...header, type: '6' };
-    const type = stat.isCharacterDevice() ? '3' : '4';
-    return { ...header, type, deviceMajor: deviceMajor(stat.rdev), deviceMinor: deviceMinor(stat.rdev) };
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    // EINVAL means that it is no symbolic link any more.
-    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EINVAL') return undefined;
-    throw error;
+  /** Returns the header of an entry without content; undefined if the file vanished. */
+  #otherHeader({ at, stat }: TarSource, name: string): EntryHeader | undefined {
+    try {
+      const header = { ...commonFields(stat, this.idMaps), name, xattrs: this.#xattrs(at) };
+      if (stat.isDirectory()) return { ...header, type: '5', name: `${name}/` };
+      if (stat.isSymbolicLink()) return { ...header, type: '2', linkName: readlinkSync(fsPath(at), 'latin1') };
+      if (stat.isFIFO()) return { ...header, type: '6' };
+      const type = stat.isCharacterDevice() ? '3' : '4';
+      return { ...header, type, deviceMajor: deviceMajor(stat.rdev), deviceMinor: deviceMinor(stat.rdev) };
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // EINVAL means that it is no symbolic link any more.
+      if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EINVAL') return undefined;
+      throw error;
+    }
+  }
+
+  #xattrs(at: string): [string, Buffer][] {
+    const { idMaps, watcher } = this;
+    try {
+      return listXattrs(fsPath(at)).flatMap((name): [string, Buffer][] => {
+        const value = isContentXattr(name) ? getXattr(fsPath(at), name) : undefined;
+        watcher?.attribute(name, value);
+        return value ? [[name, idMaps ? withoutCapabilityRoot(name, value) : value]] : [];
+      });
+    } catch (error) {
+      // The file was renamed or removed meanwhile.
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+      throw error;
+    }
   }
 }
 
@@ -118,17 +143,4 @@ export function commonFields(
     sizeBytes: 0,
     mtimeSeconds: Number(seconds),
   };
-}
-
-function readXattrs(at: string, idMaps: IdMaps | undefined): [string, Buffer][] {
-  try {
-    return contentXattrs(at).flatMap((name) => {
-      const value = getXattr(fsPath(at), name);
-      return value ? [[name, idMaps ? withoutCapabilityRoot(name, value) : value] as [string, Buffer]] : [];
-    });
-  } catch (error) {
-    // The file was renamed or removed meanwhile.
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
-  }
 }

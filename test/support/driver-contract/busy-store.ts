@@ -1,4 +1,4 @@
-/** A process that adds, mounts, commits and removes layers until it is killed: `busy-store.js DRIVER DIRECTORY`. */
+/** A process that adds, mounts, commits, seals and removes layers until it is killed: `busy-store.js DRIVER DIRECTORY`. */
 import { basename, dirname, join } from 'node:path';
 import { writeFileSync } from 'node:fs';
 import { storageDriver } from '../../../src/storage/drivers/index.js';
@@ -30,6 +30,10 @@ for (let round = 0; ; round++) {
   const commit = await store.commitWritable(id);
   store.retain(commit.chainId);
   await store.unmount(id);
+  const step = `${id}-step`;
+  await store.createBrief(step, commit.chainId, { isBare: true });
+  writeFileSync(join(await store.mount(step), 'sealed'), content);
+  store.retain((await store.sealWritable(step)).chainId);
   if (round % 3 > 0) {
     await store.removeWritable(id);
     await store.release(top.chainId);

@@ -7,13 +7,14 @@ import { FILE_TESTS } from './files.js';
 import { DriverHarness, type TestPlace } from './harness.js';
 import { KILL_TESTS } from './kills.js';
 import { LIFE_TESTS } from './life.js';
+import { SEALING_TESTS } from './sealing.js';
 
 /** @param place is where the stores are; default: a temporary directory. */
 export function testDriver(driver: DriverRow, place?: TestPlace): void {
   describe(`storage driver ${driver.name}`, () => {
     const harness = new DriverHarness(driver, place?.directory, place?.makeWritable);
     after(() => harness.close());
-    for (const [name, run] of Object.entries({ ...FILE_TESTS, ...LIFE_TESTS, ...KILL_TESTS }))
+    for (const [name, run] of Object.entries({ ...FILE_TESTS, ...SEALING_TESTS, ...LIFE_TESTS, ...KILL_TESTS }))
       it(name, () => run(harness));
   });
 }

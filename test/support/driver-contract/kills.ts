@@ -28,6 +28,9 @@ export const KILL_TESTS: DriverTests = {
   },
 };
 
+/** The daemon removes what a step of a build leaves without looking at it. */
+const isOfStep = (id: string): boolean => id.endsWith('-step');
+
 /** Every layer has its tar, every container can be mounted, and when they are removed nothing is left. */
 async function checkStore(h: DriverHarness, name: string): Promise<void> {
   const store = await h.open(name);
@@ -37,9 +40,11 @@ async function checkStore(h: DriverHarness, name: string): Promise<void> {
   // The stream fails when the tar is not that of the digest.
   for (const { chainId } of layers) assert.ok((await buffer(store.tarStream(chainId))).length > 0);
   for (const id of store.writableIds()) {
-    const root = await store.mount(id);
-    assert.ok(readdirSync(root).includes('.dockerenv'));
-    await store.changes(id);
+    if (!isOfStep(id)) {
+      const root = await store.mount(id);
+      assert.ok(readdirSync(root).includes('.dockerenv'));
+      await store.changes(id);
+    }
     await store.removeWritable(id);
   }
   await store.collect();

@@ -78,7 +78,7 @@ export async function runStep(deps: StepRunDeps, step: RunStep, signal: AbortSig
     const { exitCode, rootfs, stubs } = await perform(deps, step, id, undo, signal);
     if (exitCode !== 0) throw new EngineError('internal', `exit code: ${exitCode}`, { details: { exitCode } });
     if (stubs.length > 0) await deps.pool.run('build-remove-stubs', { rootfs, paths: stubs });
-    return await step.layers.commit(id);
+    return await step.layers.seal(id);
   } catch (error) {
     throw signal.aborted ? cancelled('context canceled') : error;
   } finally {
@@ -153,7 +153,7 @@ async function perform(
 }
 
 async function mountFiles({ layers }: StepRunDeps, id: string, parent: StageState['topLayer']): Promise<string> {
-  await layers.createBare(id, parent);
+  await layers.createBrief(id, parent, { isBare: true });
   return layers.mount(id);
 }
 

@@ -15,7 +15,7 @@ import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem, mountPointsBelow
 import type { WorkerPool } from '../../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, StorageDriver } from '../driver.js';
-import { fileSystemOf, probeOverlay, untriedOptions } from './probe.js';
+import { fileSystemOf, type MountOptions, probeOverlay, untriedOptions } from './probe.js';
 import { defaultSize, SIZE_OPTION, SizeLimits } from './size-limits.js';
 
 const EMPTY = 'empty';
@@ -44,7 +44,7 @@ async function openOverlay({ layout, workers, storageOpts, owner }: DriverContex
   return new OverlayDriver({ layout, workers, sizes, owner, mountOptions, backing: backing.type });
 }
 
-async function probed(layout: Layout): Promise<string> {
+async function probed(layout: Layout): Promise<MountOptions> {
   const directory = layout.newStaging();
   try {
     return await probeOverlay(directory);
@@ -63,8 +63,7 @@ interface Parts {
   readonly workers: WorkerPool;
   readonly sizes: SizeLimits;
   readonly owner: Owner;
-  /** Options that every mount gets, beginning with a comma. */
-  readonly mountOptions: string;
+  readonly mountOptions: MountOptions;
   readonly backing: string;
 }
 
@@ -116,16 +115,18 @@ class OverlayDriver implements StorageDriver {
     return this.#paths(id).merged;
   }
 
-  async mount(id: string, below: readonly string[]): Promise<void> {
+  async mount(id: string, below: readonly string[], isBrief: boolean): Promise<void> {
     const { layout, mountOptions } = this.#parts;
     const { diff, work, merged } = this.#paths(id);
     // overlayfs wants something below: without anything else the layer's own empty mount point does.
     const lower = below.length === 0 ? [merged] : below;
+    const { always, brief } = mountOptions;
+    const last = isBrief ? always + brief : always;
     const options = `lowerdir=${lower.join(':')},upperdir=${diff},workdir=${work}`;
-    const isPlain = Buffer.byteLength(options + mountOptions) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(layout.root);
-    if (isPlain) return this.#overlay(options, merged);
+    const isPlain = Buffer.byteLength(options + last) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(layout.root);
+    if (isPlain) return this.#overlay(options + last, merged);
     const short = `lowerdir=${this.#short(lower)},upperdir=${this.#short([diff])},workdir=${this.#short([work])}`;
-    return this.#overlay(short, merged);
+    return this.#overlay(short + last, merged);
   }
 
   async unmount(id: string): Promise<void> {
@@ -133,13 +134,19 @@ class OverlayDriver implements StorageDriver {
   }
 
   async mountImage(below: readonly string[], at: string): Promise<void> {
+    const { layout, mountOptions } = this.#parts;
     // overlayfs wants two read-only directories. An empty one adds nothing. It has to exist as long as the mount: if it
     // were removed, the root of the mount could not be listed any more.
-    await this.#overlay(`lowerdir=${this.#short([...below, join(this.#parts.layout.root, EMPTY)])}`, at);
+    await this.#overlay(`lowerdir=${this.#short([...below, join(layout.root, EMPTY)])}${mountOptions.always}`, at);
   }
 
   async difference(id: string): Promise<string> {
     return this.#paths(id).diff;
+  }
+
+  movableDifference(directory: string): string | undefined {
+    // The files of one with a size would go on counting.
+    return this.#parts.sizes.isLimited(directory) ? undefined : DIFFERENCE;
   }
 
   data(directory: string, below: readonly string[]): Readonly<Record<string, string>> {
@@ -175,8 +182,7 @@ class OverlayDriver implements StorageDriver {
       .join(':');
   }
 
-  async #overlay(options: string, at: string): Promise<void> {
-    const data = options + this.#parts.mountOptions;
+  async #overlay(data: string, at: string): Promise<void> {
     if (Buffer.byteLength(data) > MAX_MOUNT_OPTIONS_BYTES)
       throw invalid('the image has too many layers to be mounted', { code: 'LAYER_DEPTH' });
     try {

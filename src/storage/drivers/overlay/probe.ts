@@ -15,10 +15,23 @@ import { makeDirectories } from '../../../sys/files/make-directories.js';
 const PARAMETERS = ['index', 'metacopy', 'redirect_dir'];
 
 /**
+ * A mount with this option neither passes on syncs of files nor syncs the whole file system below when it ends. Linux
+ * knows it since 5.10.
+ */
+const VOLATILE = ',volatile';
+
+/** Options of mounts, each with a comma before it. */
+export interface MountOptions {
+  readonly always: string;
+  /** Besides these, those of a mount whose files nobody needs after an end of the machine. */
+  readonly brief: string;
+}
+
+/**
  * Mounts a small overlay in `directory` (empty, the caller deletes it) and returns the options that mounts need.
  * @throws EngineError unavailable with the reason.
  */
-export async function probeOverlay(directory: string): Promise<string> {
+export async function probeOverlay(directory: string): Promise<MountOptions> {
   const at = (name: string): string => join(directory, name);
   for (const name of ['lower', 'upper', 'work', 'merged']) await makeDirectories(at(name));
   await writeFile(at('lower/file'), '');
@@ -35,18 +48,23 @@ export async function probeOverlay(directory: string): Promise<string> {
   await tryMount(at('merged'), paths, directory);
   const options = await knownOptions();
   await tryMount(at('merged'), paths + options, directory);
-  return options;
+  try {
+    await tryMount(at('merged'), paths + options + VOLATILE, directory);
+  } catch {
+    return { always: options, brief: '' };
+  }
+  return { always: options, brief: VOLATILE };
 }
 
 /**
  * Returns the options that mounts need where the disk has no room to try them: a daemon must start there, so that
  * somebody can make room. What worked before the disk was full works again.
  */
-export async function untriedOptions(): Promise<string> {
+export async function untriedOptions(): Promise<MountOptions> {
   // This mount fails, as there is no such layer, but loads the module, whose parameters then show what the kernel
   // knows.
   await mountFileSystem('overlay', '/proc', 'overlay', 'lowerdir=/proc/self/no-such-layer').catch(() => undefined);
-  return knownOptions();
+  return { always: await knownOptions(), brief: '' };
 }
 
 async function knownOptions(): Promise<string> {

@@ -89,6 +89,11 @@ export class SizeLimits {
     }
   }
 
+  /** Tells whether the size of what is in the directory of a container is limited. */
+  isLimited(directory: string): boolean {
+    return this.#isPossible && withDirectory(directory, projectOf) !== withDirectory(this.#layout.root, projectOf);
+  }
+
   /** A number above those of all containers. */
   #firstFreeProject(): number {
     const { root, writable } = this.#layout;
