@@ -105,7 +105,7 @@ async function take(h: DriverHarness, store: DriverLayerStore, chainId: Digest, 
   const root = await h.mounted(store, id, chainId, (at) => lstatSync(at));
   await store.removeWritable(id);
   assert.deepEqual(await store.release(chainId), [chainId]);
-  return { diffId, sizeBytes, tar, tree: [`${root.mode} ${root.uid} ${root.gid}`, ...tree] };
+  return { diffId, sizeBytes, tar, tree: [`${root.mode.toString(8)} ${root.uid} ${root.gid}`, ...tree] };
 }
 
 /** Commits a container and then seals it. Both must give the same layer. */
@@ -132,7 +132,7 @@ export const SEALING_TESTS: DriverTests = {
     const store = await h.newStore('sealed');
     const below = await h.addLayers(store, [BELOW]);
     const tree = await compare(h, store, below, fill);
-    assert.equal(tree[0], `${0o40711} 7 8`, 'the root is that of the layers below');
+    assert.equal(tree[0], '40711 7 8', 'the root is that of the layers below');
     const paths = tree.map((line) => line.split(' | ', 1)[0] ?? '');
     for (const path of ['new/twin', 'new/fifo', 'new/device', 'again/new']) assert.ok(paths.includes(path), path);
     for (const path of ['new/socket', 'gone', 'again/old']) assert.ok(!paths.includes(path), path);
@@ -146,7 +146,7 @@ export const SEALING_TESTS: DriverTests = {
       setXattr(root, 'user.note', Buffer.from('of the root'));
       chmodSync(root, 0o700);
     });
-    assert.equal(tree[0], `${0o40755} 0 0`);
+    assert.equal(tree[0], '40755 0 0');
     assert.equal(tree.length, 2);
   },
 
