@@ -1,4 +1,4 @@
-/** A process that adds, mounts, commits, seals and removes layers until it is killed: `busy-store.js DRIVER DIRECTORY`. */
+/** A process that adds, commits, seals and removes layers until it is killed: `busy-store.js DRIVER DIRECTORY`. */
 import { basename, dirname, join } from 'node:path';
 import { writeFileSync } from 'node:fs';
 import { storageDriver } from '../../../src/storage/drivers/index.js';
