@@ -1,5 +1,5 @@
 /** The context of a build that comes as a tar, compressed or not: it is unpacked before the build begins. */
-import { mkdir, mkdtemp, open, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, open, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import type { ArchiveSource } from '../ports/archives.js';
@@ -69,11 +69,12 @@ export class UnpackedContext implements BuildContext {
 }
 
 async function readSmall(at: string, shown: string): Promise<Buffer> {
+  // To open a FIFO would take a thread for ever.
+  const found = await stat(at);
+  if (!found.isFile()) throw invalid(`${shown} is not a file`);
+  if (found.size > MAX_FILE_BYTES) throw invalid(`${shown} is too large`);
   const file = await open(at, 'r');
   try {
-    const stat = await file.stat();
-    if (!stat.isFile()) throw invalid(`${shown} is not a file`);
-    if (stat.size > MAX_FILE_BYTES) throw invalid(`${shown} is too large`);
     return await file.readFile();
   } finally {
     await file.close();

@@ -16,6 +16,7 @@ import { EngineSolver } from '../http/buildkit/engine-solver.js';
 import { BuildHistory } from '../http/buildkit/history.js';
 import { RequestBodies } from '../http/buildkit/request-bodies.js';
 import { Sessions } from '../http/buildkit/session.js';
+import { SourceReferences } from '../http/buildkit/source-references.js';
 import { hostPlatforms } from '../http/buildkit/worker-record.js';
 import type { BuildSources } from '../ports/build-sources.js';
 import type { BuildEngine } from '../ports/build.js';
@@ -45,12 +46,13 @@ export function composeBuildDoor(
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
   const bodies = new RequestBodies();
+  const agents = new AgentSockets(join(execRoot, 'agents'));
   const blobParts = { layers, pool: exportPool, tmpDir: temporary.tmpDir };
   const solver = new EngineSolver({
     engine: builds,
     sessions,
     contexts: new ContextCache(join(root, 'contexts'), cache),
-    agents: new AgentSockets(join(execRoot, 'agents')),
+    agents,
     configs,
     host: hostPlatform(),
     grantable: grantable(live.fixed.builderEntitlements),
@@ -68,6 +70,7 @@ export function composeBuildDoor(
   return new BuildKitDoor({
     sessions,
     bodies,
+    sources: new SourceReferences({ sources, sessions, agents }),
     history: new BuildHistory(join(root, 'history'), live.fixed.builderHistory, log),
     solver,
     worker: {

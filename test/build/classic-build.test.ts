@@ -121,6 +121,24 @@ describe('classic build', () => {
     assert.deepEqual(await images(), before_);
   });
 
+  it('refuses a FIFO for a Dockerfile, and waits for nobody who writes into it', async () => {
+    const at = mkdtempSync(join(tmpdir(), 'fifo-'));
+    try {
+      execFileSync('mkfifo', [join(at, 'Dockerfile')]);
+      const tar = execFileSync('tar', ['-C', at, '-cf', '-', '.']);
+      // More than there are threads for files: each FIFO that was opened would take one for ever.
+      for (let count = 0; count < 6; count++) {
+        for (const version of ['1', '2']) {
+          const refused = await post(under.engine.socketPath, `/build?version=${version}`, tar);
+          assert.match(refused.text, /Dockerfile is not a file/);
+        }
+      }
+      assert.equal((await build({ Dockerfile: `FROM ${under.image}\n` }, '')).status, 200);
+    } finally {
+      rmSync(at, { recursive: true, force: true });
+    }
+  });
+
   it('finds no files outside the context', async () => {
     const at = (source: string): Promise<Answer> =>
       build({ Dockerfile: `FROM ${under.image}\nCOPY ${source} /x`, 'link@': '/etc/passwd' }, '');

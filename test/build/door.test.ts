@@ -23,6 +23,7 @@ import { EngineSolver } from '../../src/http/buildkit/engine-solver.js';
 import { BuildHistory } from '../../src/http/buildkit/history.js';
 import { DEFAULT_BUILDER_HISTORY } from '../../src/config/builder-history.js';
 import { RequestBodies } from '../../src/http/buildkit/request-bodies.js';
+import { SourceReferences } from '../../src/http/buildkit/source-references.js';
 import { Sessions } from '../../src/http/buildkit/session.js';
 import { route } from '../../src/http/route.js';
 import type { BuildEngine, BuildRequest, BuildResult, CacheUsage } from '../../src/ports/build.js';
@@ -123,15 +124,21 @@ const keptContexts: SourceDirectories = {
 };
 const sessions = new Sessions();
 const bodies = new RequestBodies();
+const agents = new AgentSockets(join(directory, 'agents'));
 const door = new BuildKitDoor({
   sessions,
+  sources: new SourceReferences({
+    sources: { load: () => Promise.reject(new Error('no addresses here')) },
+    sessions,
+    agents,
+  }),
   bodies,
   history: new BuildHistory(join(directory, 'history'), DEFAULT_BUILDER_HISTORY, silentLog),
   solver: new EngineSolver({
     engine,
     sessions,
     contexts: new ContextCache(join(directory, 'contexts'), keptContexts),
-    agents: new AgentSockets(join(directory, 'agents')),
+    agents,
     grantable: ['network.host'],
     prepare: () => Promise.reject(internal('there are no layers')),
     push: () => Promise.reject(internal('there is no registry')),

@@ -18,9 +18,11 @@ import { LLBBridge } from './proto/gen/gateway_pb.js';
 import type { RequestBodies } from './request-bodies.js';
 import type { Sessions } from './session.js';
 import type { Solver } from './solver.js';
+import type { SourceReferences } from './source-references.js';
 import type { WorkerFacts } from './worker-record.js';
 
 export interface DoorParts {
+  readonly sources: SourceReferences;
   readonly bodies: RequestBodies;
   readonly sessions: Sessions;
   readonly history: BuildHistory;
@@ -35,14 +37,14 @@ export class BuildKitDoor {
   /** Builds that are ordered by `POST /build`. */
   readonly classic: ClassicBuilds;
 
-  constructor({ sessions, history, solver, worker, bodies }: DoorParts) {
+  constructor({ sessions, history, solver, worker, bodies, sources }: DoorParts) {
     this.#sessions = sessions;
     const jobs = this.#jobs;
     const control = { jobs, sessions, history, solver, worker };
     this.classic = new ClassicBuilds({ ...control, bodies });
     this.#server = new GrpcServer([
       [Control, controlMethods(control)],
-      [LLBBridge, gatewayMethods({ jobs, solver, worker })],
+      [LLBBridge, gatewayMethods({ jobs, solver, sources, worker })],
       [Content, contentMethods(history)],
     ]);
   }

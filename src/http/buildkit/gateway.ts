@@ -1,12 +1,12 @@
 /** The service by which a frontend that runs in the client (buildx) has its work done here. */
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { EngineError, internal } from '../../errors/engine-error.js';
+import { internal, invalid } from '../../errors/engine-error.js';
 import type { BuildJob, BuildJobs } from './build-jobs.js';
 import { unary, type CallContext, type Served } from './grpc-server.js';
-import type { Definition } from './proto/gen/common_pb.js';
 import { LLBBridge, type RefSchema, type SolveRequest, type SolveResponseSchema } from './proto/gen/gateway_pb.js';
 import { definitionOf } from './references.js';
 import type { Solver } from './solver.js';
+import type { SourceReferences } from './source-references.js';
 import { frontendCaps, llbCaps, workerRecord, type WorkerFacts } from './worker-record.js';
 
 const BUILD_ID = 'buildkit-controlapi-buildid';
@@ -16,10 +16,11 @@ const PATIENCE_MS = 3_000;
 export interface GatewayParts {
   readonly jobs: BuildJobs;
   readonly solver: Solver;
+  readonly sources: SourceReferences;
   readonly worker: WorkerFacts;
 }
 
-export function gatewayMethods({ jobs, solver, worker }: GatewayParts): Served[] {
+export function gatewayMethods({ jobs, solver, sources, worker }: GatewayParts): Served[] {
   const { method } = LLBBridge;
   const jobOf = async ({ metadata, signal }: CallContext): Promise<BuildJob> => {
     const [ref = ''] = metadata(BUILD_ID);
@@ -33,7 +34,7 @@ export function gatewayMethods({ jobs, solver, worker }: GatewayParts): Served[]
       llbCaps: llbCaps(),
       workers: [workerRecord(worker)],
     })),
-    unary(method.solve, async (request, context) => solve(await jobOf(context), solver, request)),
+    unary(method.solve, async (request, context) => solve(await jobOf(context), { solver, sources }, request)),
     unary(method.return, async ({ error }, context) => {
       (await jobOf(context)).return(error);
       return {};
@@ -43,20 +44,28 @@ export function gatewayMethods({ jobs, solver, worker }: GatewayParts): Served[]
       await jobOf(context);
       return {};
     }),
+    unary(method.readFile, async ({ ref, filePath, range }, context) => {
+      const [offset, length] = [count(range?.offset, 'offset'), count(range?.length, 'length')];
+      return { data: await sources.readFile(await jobOf(context), ref, filePath, { offset, length }) };
+    }),
+    unary(method.readDir, async ({ ref, dirPath, includePattern }, context) => ({
+      entries: await sources.readDirectory(await jobOf(context), ref, dirPath, includePattern),
+    })),
+    unary(method.statFile, async ({ ref, path }, context) => ({
+      stat: await sources.statFile(await jobOf(context), ref, path),
+    })),
   ];
 }
 
 async function solve(
   job: BuildJob,
-  solver: Solver,
+  { solver, sources }: Pick<GatewayParts, 'solver' | 'sources'>,
   request: SolveRequest,
 ): Promise<MessageInitShape<typeof SolveResponseSchema>> {
   if (request.frontend === '') {
-    if (!isEmpty(request.definition))
-      throw new EngineError(
-        'not-implemented',
-        'this engine builds Dockerfiles only: it does not solve definitions of other frontends',
-      );
+    const { definition } = request;
+    if (definition !== undefined && definition.def.length > 0)
+      return { result: { result: { case: 'ref', value: { id: await sources.solve(job, definition) } } } };
     return { result: { result: { case: 'ref', value: {} } } };
   }
   const solving = solver.solve(job, {
@@ -77,6 +86,9 @@ async function solve(
   return { result: { result: { case: 'refs', value: { refs } }, metadata: { ...metadata } } };
 }
 
-function isEmpty(definition: Definition | undefined): boolean {
-  return definition === undefined || definition.def.length === 0;
+/** @throws EngineError invalid for a number that is none of a range. */
+function count(value: bigint | undefined, name: string): number {
+  const number = Number(value ?? 0n);
+  if (number < 0 || !Number.isSafeInteger(number)) throw invalid(`invalid ${name} of a range: ${number}`);
+  return number;
 }

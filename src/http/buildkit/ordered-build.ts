@@ -112,7 +112,7 @@ export async function inPart<T>(
 
 /** Shows an action as a step with a count of bytes, unless `transfer` is empty. */
 export async function inStep<T>(
-  { job }: OrderedBuild,
+  { job }: Pick<OrderedBuild, 'job'>,
   name: string,
   transfer: string,
   action: (bytes: (total: number) => void, vertex: string) => Promise<T>,

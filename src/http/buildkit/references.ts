@@ -10,7 +10,7 @@ import { OpSchema, type Definition, type DefinitionSchema } from './proto/gen/co
 const SCHEME = 'engined-build://';
 
 export function definitionOf(reference: string): MessageInitShape<typeof DefinitionSchema> {
-  const source = encode(OpSchema, { source: { identifier: `${SCHEME}${reference}` } });
+  const source = encode(OpSchema, { op: { case: 'source', value: { identifier: `${SCHEME}${reference}` } } });
   const digest = digestOf(source);
   const last = encode(OpSchema, { inputs: [{ digest, index: 0n }] });
   return { def: [source, last], metadata: { [digest]: {}, [digestOf(last)]: {} } };
@@ -21,7 +21,8 @@ export function referenceOf({ def }: Definition): string | undefined {
   const [source] = def;
   if (source === undefined || def.length > 2) return undefined;
   try {
-    const identifier = decode(OpSchema, source).source?.identifier ?? '';
+    const { op } = decode(OpSchema, source);
+    const identifier = op.case === 'source' ? op.value.identifier : '';
     return identifier.startsWith(SCHEME) ? identifier.slice(SCHEME.length) : undefined;
   } catch {
     return undefined;

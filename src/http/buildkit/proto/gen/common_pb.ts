@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file common.proto.
  */
 export const file_common: GenFile = /*@__PURE__*/
-  fileDesc("Cgxjb21tb24ucHJvdG8SFGVuZ2luZWQuYnVpbGQuY29tbW9uIgcKBUVtcHR5IhwKDEJ5dGVzTWVzc2FnZRIMCgRkYXRhGAEgASgMIq4BCgpEZWZpbml0aW9uEgsKA2RlZhgBIAMoDBJACghtZXRhZGF0YRgCIAMoCzIuLmVuZ2luZWQuYnVpbGQuY29tbW9uLkRlZmluaXRpb24uTWV0YWRhdGFFbnRyeRpRCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRIvCgV2YWx1ZRgCIAEoCzIgLmVuZ2luZWQuYnVpbGQuY29tbW9uLk9wTWV0YWRhdGE6AjgBIgwKCk9wTWV0YWRhdGEiYQoCT3ASKwoGaW5wdXRzGAEgAygLMhsuZW5naW5lZC5idWlsZC5jb21tb24uSW5wdXQSLgoGc291cmNlGAMgASgLMh4uZW5naW5lZC5idWlsZC5jb21tb24uU291cmNlT3AiJgoFSW5wdXQSDgoGZGlnZXN0GAEgASgJEg0KBWluZGV4GAIgASgDIh4KCFNvdXJjZU9wEhIKCmlkZW50aWZpZXIYASABKAkiPQoIUGxhdGZvcm0SFAoMYXJjaGl0ZWN0dXJlGAEgASgJEgoKAm9zGAIgASgJEg8KB3ZhcmlhbnQYAyABKAkihwEKCEdjUG9saWN5EgsKA2FsbBgBIAEoCBIVCg1rZWVwX2R1cmF0aW9uGAIgASgDEhYKDnJlc2VydmVkX3NwYWNlGAMgASgDEg8KB2ZpbHRlcnMYBCADKAkSFgoObWF4X3VzZWRfc3BhY2UYBSABKAMSFgoObWluX2ZyZWVfc3BhY2UYBiABKAMiRQoPQnVpbGRraXRWZXJzaW9uEg8KB3BhY2thZ2UYASABKAkSDwoHdmVyc2lvbhgCIAEoCRIQCghyZXZpc2lvbhgDIAEoCSKwAgoMV29ya2VyUmVjb3JkEgoKAmlkGAEgASgJEj4KBmxhYmVscxgCIAMoCzIuLmVuZ2luZWQuYnVpbGQuY29tbW9uLldvcmtlclJlY29yZC5MYWJlbHNFbnRyeRIxCglwbGF0Zm9ybXMYAyADKAsyHi5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5QbGF0Zm9ybRIxCglnY19wb2xpY3kYBCADKAsyHi5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5HY1BvbGljeRI/ChBidWlsZGtpdF92ZXJzaW9uGAUgASgLMiUuZW5naW5lZC5idWlsZC5jb21tb24uQnVpbGRraXRWZXJzaW9uGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiTgoGU3RhdHVzEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCRIlCgdkZXRhaWxzGAMgAygLMhQuZ29vZ2xlLnByb3RvYnVmLkFueSK6AQoKRGVzY3JpcHRvchISCgptZWRpYV90eXBlGAEgASgJEg4KBmRpZ2VzdBgCIAEoCRIMCgRzaXplGAMgASgDEkYKC2Fubm90YXRpb25zGAUgAygLMjEuZW5naW5lZC5idWlsZC5jb21tb24uRGVzY3JpcHRvci5Bbm5vdGF0aW9uc0VudHJ5GjIKEEFubm90YXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIrCghQb3NpdGlvbhIMCgRsaW5lGAEgASgFEhEKCWNoYXJhY3RlchgCIAEoBSJjCgVSYW5nZRItCgVzdGFydBgBIAEoCzIeLmVuZ2luZWQuYnVpbGQuY29tbW9uLlBvc2l0aW9uEisKA2VuZBgCIAEoCzIeLmVuZ2luZWQuYnVpbGQuY29tbW9uLlBvc2l0aW9uIj4KClNvdXJjZUluZm8SEAoIZmlsZW5hbWUYASABKAkSDAoEZGF0YRgCIAEoDBIQCghsYW5ndWFnZRgEIAEoCSKAAQoIRXhwb3J0ZXISDAoEdHlwZRgBIAEoCRI4CgVhdHRycxgCIAMoCzIpLmVuZ2luZWQuYnVpbGQuY29tbW9uLkV4cG9ydGVyLkF0dHJzRW50cnkaLAoKQXR0cnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpIBChFDYWNoZU9wdGlvbnNFbnRyeRIMCgR0eXBlGAEgASgJEkEKBWF0dHJzGAIgAygLMjIuZW5naW5lZC5idWlsZC5jb21tb24uQ2FjaGVPcHRpb25zRW50cnkuQXR0cnNFbnRyeRosCgpBdHRyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFiBnByb3RvMw", [file_google_protobuf_any, file_google_protobuf_timestamp]);
+  fileDesc("Cgxjb21tb24ucHJvdG8SFGVuZ2luZWQuYnVpbGQuY29tbW9uIgcKBUVtcHR5IhwKDEJ5dGVzTWVzc2FnZRIMCgRkYXRhGAEgASgMIq4BCgpEZWZpbml0aW9uEgsKA2RlZhgBIAMoDBJACghtZXRhZGF0YRgCIAMoCzIuLmVuZ2luZWQuYnVpbGQuY29tbW9uLkRlZmluaXRpb24uTWV0YWRhdGFFbnRyeRpRCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRIvCgV2YWx1ZRgCIAEoCzIgLmVuZ2luZWQuYnVpbGQuY29tbW9uLk9wTWV0YWRhdGE6AjgBIgwKCk9wTWV0YWRhdGEi0QIKAk9wEisKBmlucHV0cxgBIAMoCzIbLmVuZ2luZWQuYnVpbGQuY29tbW9uLklucHV0EiwKBGV4ZWMYAiABKAsyHC5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5PcGFxdWVIABIwCgZzb3VyY2UYAyABKAsyHi5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5Tb3VyY2VPcEgAEiwKBGZpbGUYBCABKAsyHC5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5GaWxlT3BIABItCgVidWlsZBgFIAEoCzIcLmVuZ2luZWQuYnVpbGQuY29tbW9uLk9wYXF1ZUgAEi0KBW1lcmdlGAYgASgLMhwuZW5naW5lZC5idWlsZC5jb21tb24uT3BhcXVlSAASLAoEZGlmZhgHIAEoCzIcLmVuZ2luZWQuYnVpbGQuY29tbW9uLk9wYXF1ZUgAQgQKAm9wIggKBk9wYXF1ZSImCgVJbnB1dBIOCgZkaWdlc3QYASABKAkSDQoFaW5kZXgYAiABKAMihgEKCFNvdXJjZU9wEhIKCmlkZW50aWZpZXIYASABKAkSOAoFYXR0cnMYAiADKAsyKS5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5Tb3VyY2VPcC5BdHRyc0VudHJ5GiwKCkF0dHJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI7CgZGaWxlT3ASMQoHYWN0aW9ucxgCIAMoCzIgLmVuZ2luZWQuYnVpbGQuY29tbW9uLkZpbGVBY3Rpb24iaAoKRmlsZUFjdGlvbhINCgVpbnB1dBgBIAEoAxIXCg9zZWNvbmRhcnlfaW5wdXQYAiABKAMSMgoEY29weRgEIAEoCzIkLmVuZ2luZWQuYnVpbGQuY29tbW9uLkZpbGVBY3Rpb25Db3B5IkMKDkZpbGVBY3Rpb25Db3B5EgsKA3NyYxgBIAEoCRIMCgRkZXN0GAIgASgJEhYKDmF0dGVtcHRfdW5wYWNrGAcgASgIIj0KCFBsYXRmb3JtEhQKDGFyY2hpdGVjdHVyZRgBIAEoCRIKCgJvcxgCIAEoCRIPCgd2YXJpYW50GAMgASgJIocBCghHY1BvbGljeRILCgNhbGwYASABKAgSFQoNa2VlcF9kdXJhdGlvbhgCIAEoAxIWCg5yZXNlcnZlZF9zcGFjZRgDIAEoAxIPCgdmaWx0ZXJzGAQgAygJEhYKDm1heF91c2VkX3NwYWNlGAUgASgDEhYKDm1pbl9mcmVlX3NwYWNlGAYgASgDIkUKD0J1aWxka2l0VmVyc2lvbhIPCgdwYWNrYWdlGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSEAoIcmV2aXNpb24YAyABKAkisAIKDFdvcmtlclJlY29yZBIKCgJpZBgBIAEoCRI+CgZsYWJlbHMYAiADKAsyLi5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5Xb3JrZXJSZWNvcmQuTGFiZWxzRW50cnkSMQoJcGxhdGZvcm1zGAMgAygLMh4uZW5naW5lZC5idWlsZC5jb21tb24uUGxhdGZvcm0SMQoJZ2NfcG9saWN5GAQgAygLMh4uZW5naW5lZC5idWlsZC5jb21tb24uR2NQb2xpY3kSPwoQYnVpbGRraXRfdmVyc2lvbhgFIAEoCzIlLmVuZ2luZWQuYnVpbGQuY29tbW9uLkJ1aWxka2l0VmVyc2lvbhotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIk4KBlN0YXR1cxIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSJQoHZGV0YWlscxgDIAMoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkiugEKCkRlc2NyaXB0b3ISEgoKbWVkaWFfdHlwZRgBIAEoCRIOCgZkaWdlc3QYAiABKAkSDAoEc2l6ZRgDIAEoAxJGCgthbm5vdGF0aW9ucxgFIAMoCzIxLmVuZ2luZWQuYnVpbGQuY29tbW9uLkRlc2NyaXB0b3IuQW5ub3RhdGlvbnNFbnRyeRoyChBBbm5vdGF0aW9uc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiKwoIUG9zaXRpb24SDAoEbGluZRgBIAEoBRIRCgljaGFyYWN0ZXIYAiABKAUiYwoFUmFuZ2USLQoFc3RhcnQYASABKAsyHi5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5Qb3NpdGlvbhIrCgNlbmQYAiABKAsyHi5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5Qb3NpdGlvbiI+CgpTb3VyY2VJbmZvEhAKCGZpbGVuYW1lGAEgASgJEgwKBGRhdGEYAiABKAwSEAoIbGFuZ3VhZ2UYBCABKAkigAEKCEV4cG9ydGVyEgwKBHR5cGUYASABKAkSOAoFYXR0cnMYAiADKAsyKS5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5FeHBvcnRlci5BdHRyc0VudHJ5GiwKCkF0dHJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKSAQoRQ2FjaGVPcHRpb25zRW50cnkSDAoEdHlwZRgBIAEoCRJBCgVhdHRycxgCIAMoCzIyLmVuZ2luZWQuYnVpbGQuY29tbW9uLkNhY2hlT3B0aW9uc0VudHJ5LkF0dHJzRW50cnkaLAoKQXR0cnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBYgZwcm90bzM", [file_google_protobuf_any, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message engined.build.common.Empty
@@ -93,9 +93,45 @@ export type Op = Message<"engined.build.common.Op"> & {
   inputs: Input[];
 
   /**
-   * @generated from field: engined.build.common.SourceOp source = 3;
+   * @generated from oneof engined.build.common.Op.op
    */
-  source?: SourceOp | undefined;
+  op: {
+    /**
+     * @generated from field: engined.build.common.Opaque exec = 2;
+     */
+    value: Opaque;
+    case: "exec";
+  } | {
+    /**
+     * @generated from field: engined.build.common.SourceOp source = 3;
+     */
+    value: SourceOp;
+    case: "source";
+  } | {
+    /**
+     * @generated from field: engined.build.common.FileOp file = 4;
+     */
+    value: FileOp;
+    case: "file";
+  } | {
+    /**
+     * @generated from field: engined.build.common.Opaque build = 5;
+     */
+    value: Opaque;
+    case: "build";
+  } | {
+    /**
+     * @generated from field: engined.build.common.Opaque merge = 6;
+     */
+    value: Opaque;
+    case: "merge";
+  } | {
+    /**
+     * @generated from field: engined.build.common.Opaque diff = 7;
+     */
+    value: Opaque;
+    case: "diff";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
@@ -104,6 +140,21 @@ export type Op = Message<"engined.build.common.Op"> & {
  */
 export const OpSchema: GenMessage<Op> = /*@__PURE__*/
   messageDesc(file_common, 4);
+
+/**
+ * An operation that is not read.
+ *
+ * @generated from message engined.build.common.Opaque
+ */
+export type Opaque = Message<"engined.build.common.Opaque"> & {
+};
+
+/**
+ * Describes the message engined.build.common.Opaque.
+ * Use `create(OpaqueSchema)` to create a new message.
+ */
+export const OpaqueSchema: GenMessage<Opaque> = /*@__PURE__*/
+  messageDesc(file_common, 5);
 
 /**
  * @generated from message engined.build.common.Input
@@ -125,7 +176,7 @@ export type Input = Message<"engined.build.common.Input"> & {
  * Use `create(InputSchema)` to create a new message.
  */
 export const InputSchema: GenMessage<Input> = /*@__PURE__*/
-  messageDesc(file_common, 5);
+  messageDesc(file_common, 6);
 
 /**
  * @generated from message engined.build.common.SourceOp
@@ -135,6 +186,11 @@ export type SourceOp = Message<"engined.build.common.SourceOp"> & {
    * @generated from field: string identifier = 1;
    */
   identifier: string;
+
+  /**
+   * @generated from field: map<string, string> attrs = 2;
+   */
+  attrs: { [key: string]: string };
 };
 
 /**
@@ -142,7 +198,78 @@ export type SourceOp = Message<"engined.build.common.SourceOp"> & {
  * Use `create(SourceOpSchema)` to create a new message.
  */
 export const SourceOpSchema: GenMessage<SourceOp> = /*@__PURE__*/
-  messageDesc(file_common, 6);
+  messageDesc(file_common, 7);
+
+/**
+ * @generated from message engined.build.common.FileOp
+ */
+export type FileOp = Message<"engined.build.common.FileOp"> & {
+  /**
+   * @generated from field: repeated engined.build.common.FileAction actions = 2;
+   */
+  actions: FileAction[];
+};
+
+/**
+ * Describes the message engined.build.common.FileOp.
+ * Use `create(FileOpSchema)` to create a new message.
+ */
+export const FileOpSchema: GenMessage<FileOp> = /*@__PURE__*/
+  messageDesc(file_common, 8);
+
+/**
+ * @generated from message engined.build.common.FileAction
+ */
+export type FileAction = Message<"engined.build.common.FileAction"> & {
+  /**
+   * @generated from field: int64 input = 1;
+   */
+  input: bigint;
+
+  /**
+   * @generated from field: int64 secondary_input = 2;
+   */
+  secondaryInput: bigint;
+
+  /**
+   * @generated from field: engined.build.common.FileActionCopy copy = 4;
+   */
+  copy?: FileActionCopy | undefined;
+};
+
+/**
+ * Describes the message engined.build.common.FileAction.
+ * Use `create(FileActionSchema)` to create a new message.
+ */
+export const FileActionSchema: GenMessage<FileAction> = /*@__PURE__*/
+  messageDesc(file_common, 9);
+
+/**
+ * @generated from message engined.build.common.FileActionCopy
+ */
+export type FileActionCopy = Message<"engined.build.common.FileActionCopy"> & {
+  /**
+   * @generated from field: string src = 1;
+   */
+  src: string;
+
+  /**
+   * @generated from field: string dest = 2;
+   */
+  dest: string;
+
+  /**
+   * @generated from field: bool attempt_unpack = 7;
+   */
+  attemptUnpack: boolean;
+};
+
+/**
+ * Describes the message engined.build.common.FileActionCopy.
+ * Use `create(FileActionCopySchema)` to create a new message.
+ */
+export const FileActionCopySchema: GenMessage<FileActionCopy> = /*@__PURE__*/
+  messageDesc(file_common, 10);
 
 /**
  * @generated from message engined.build.common.Platform
@@ -169,7 +296,7 @@ export type Platform = Message<"engined.build.common.Platform"> & {
  * Use `create(PlatformSchema)` to create a new message.
  */
 export const PlatformSchema: GenMessage<Platform> = /*@__PURE__*/
-  messageDesc(file_common, 7);
+  messageDesc(file_common, 11);
 
 /**
  * @generated from message engined.build.common.GcPolicy
@@ -211,7 +338,7 @@ export type GcPolicy = Message<"engined.build.common.GcPolicy"> & {
  * Use `create(GcPolicySchema)` to create a new message.
  */
 export const GcPolicySchema: GenMessage<GcPolicy> = /*@__PURE__*/
-  messageDesc(file_common, 8);
+  messageDesc(file_common, 12);
 
 /**
  * @generated from message engined.build.common.BuildkitVersion
@@ -238,7 +365,7 @@ export type BuildkitVersion = Message<"engined.build.common.BuildkitVersion"> & 
  * Use `create(BuildkitVersionSchema)` to create a new message.
  */
 export const BuildkitVersionSchema: GenMessage<BuildkitVersion> = /*@__PURE__*/
-  messageDesc(file_common, 9);
+  messageDesc(file_common, 13);
 
 /**
  * @generated from message engined.build.common.WorkerRecord
@@ -275,7 +402,7 @@ export type WorkerRecord = Message<"engined.build.common.WorkerRecord"> & {
  * Use `create(WorkerRecordSchema)` to create a new message.
  */
 export const WorkerRecordSchema: GenMessage<WorkerRecord> = /*@__PURE__*/
-  messageDesc(file_common, 10);
+  messageDesc(file_common, 14);
 
 /**
  * @generated from message engined.build.common.Status
@@ -302,7 +429,7 @@ export type Status = Message<"engined.build.common.Status"> & {
  * Use `create(StatusSchema)` to create a new message.
  */
 export const StatusSchema: GenMessage<Status> = /*@__PURE__*/
-  messageDesc(file_common, 11);
+  messageDesc(file_common, 15);
 
 /**
  * @generated from message engined.build.common.Descriptor
@@ -334,7 +461,7 @@ export type Descriptor = Message<"engined.build.common.Descriptor"> & {
  * Use `create(DescriptorSchema)` to create a new message.
  */
 export const DescriptorSchema: GenMessage<Descriptor> = /*@__PURE__*/
-  messageDesc(file_common, 12);
+  messageDesc(file_common, 16);
 
 /**
  * @generated from message engined.build.common.Position
@@ -356,7 +483,7 @@ export type Position = Message<"engined.build.common.Position"> & {
  * Use `create(PositionSchema)` to create a new message.
  */
 export const PositionSchema: GenMessage<Position> = /*@__PURE__*/
-  messageDesc(file_common, 13);
+  messageDesc(file_common, 17);
 
 /**
  * @generated from message engined.build.common.Range
@@ -378,7 +505,7 @@ export type Range = Message<"engined.build.common.Range"> & {
  * Use `create(RangeSchema)` to create a new message.
  */
 export const RangeSchema: GenMessage<Range> = /*@__PURE__*/
-  messageDesc(file_common, 14);
+  messageDesc(file_common, 18);
 
 /**
  * @generated from message engined.build.common.SourceInfo
@@ -405,7 +532,7 @@ export type SourceInfo = Message<"engined.build.common.SourceInfo"> & {
  * Use `create(SourceInfoSchema)` to create a new message.
  */
 export const SourceInfoSchema: GenMessage<SourceInfo> = /*@__PURE__*/
-  messageDesc(file_common, 15);
+  messageDesc(file_common, 19);
 
 /**
  * @generated from message engined.build.common.Exporter
@@ -427,7 +554,7 @@ export type Exporter = Message<"engined.build.common.Exporter"> & {
  * Use `create(ExporterSchema)` to create a new message.
  */
 export const ExporterSchema: GenMessage<Exporter> = /*@__PURE__*/
-  messageDesc(file_common, 16);
+  messageDesc(file_common, 20);
 
 /**
  * @generated from message engined.build.common.CacheOptionsEntry
@@ -449,5 +576,5 @@ export type CacheOptionsEntry = Message<"engined.build.common.CacheOptionsEntry"
  * Use `create(CacheOptionsEntrySchema)` to create a new message.
  */
 export const CacheOptionsEntrySchema: GenMessage<CacheOptionsEntry> = /*@__PURE__*/
-  messageDesc(file_common, 17);
+  messageDesc(file_common, 21);
 

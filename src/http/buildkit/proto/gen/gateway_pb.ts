@@ -8,13 +8,15 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { CacheOptionsEntry, Definition, EmptySchema, Status, WorkerRecord } from "./common_pb.js";
 import { file_common } from "./common_pb.js";
+import type { Stat } from "./session_pb.js";
+import { file_session } from "./session_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gateway.proto.
  */
 export const file_gateway: GenFile = /*@__PURE__*/
-  fileDesc("Cg1nYXRld2F5LnByb3RvEhltb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kIg0KC1BpbmdSZXF1ZXN0IiUKBkFwaUNhcBIKCgJpZBgBIAEoCRIPCgdlbmFibGVkGAIgASgIIrYBCgxQb25nUmVzcG9uc2USPAoRZnJvbnRlbmRfYXBpX2NhcHMYASADKAsyIS5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLkFwaUNhcBIzCghsbGJfY2FwcxgCIAMoCzIhLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuQXBpQ2FwEjMKB3dvcmtlcnMYAyADKAsyIi5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5Xb3JrZXJSZWNvcmQimAQKDFNvbHZlUmVxdWVzdBI0CgpkZWZpbml0aW9uGAEgASgLMiAuZW5naW5lZC5idWlsZC5jb21tb24uRGVmaW5pdGlvbhIQCghmcm9udGVuZBgCIAEoCRJOCgxmcm9udGVuZF9vcHQYAyADKAsyOC5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlNvbHZlUmVxdWVzdC5Gcm9udGVuZE9wdEVudHJ5EhsKE2FsbG93X3Jlc3VsdF9yZXR1cm4YBSABKAgSHgoWYWxsb3dfcmVzdWx0X2FycmF5X3JlZhgGIAEoCBI+Cg1jYWNoZV9pbXBvcnRzGAwgAygLMicuZW5naW5lZC5idWlsZC5jb21tb24uQ2FjaGVPcHRpb25zRW50cnkSVAoPZnJvbnRlbmRfaW5wdXRzGA0gAygLMjsubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5Tb2x2ZVJlcXVlc3QuRnJvbnRlbmRJbnB1dHNFbnRyeRIQCghldmFsdWF0ZRgOIAEoCBoyChBGcm9udGVuZE9wdEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaVwoTRnJvbnRlbmRJbnB1dHNFbnRyeRILCgNrZXkYASABKAkSLwoFdmFsdWUYAiABKAsyIC5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5EZWZpbml0aW9uOgI4ASJPCg1Tb2x2ZVJlc3BvbnNlEgsKA3JlZhgBIAEoCRIxCgZyZXN1bHQYAyABKAsyIS5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlJlc3VsdCJACgNSZWYSCgoCaWQYASABKAkSLQoDZGVmGAIgASgLMiAuZW5naW5lZC5idWlsZC5jb21tb24uRGVmaW5pdGlvbiKQAQoGUmVmTWFwEjkKBHJlZnMYASADKAsyKy5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlJlZk1hcC5SZWZzRW50cnkaSwoJUmVmc0VudHJ5EgsKA2tleRgBIAEoCRItCgV2YWx1ZRgCIAEoCzIeLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUmVmOgI4ASKCAgoGUmVzdWx0EhgKDnJlZl9kZXByZWNhdGVkGAEgASgJSAASLQoDcmVmGAMgASgLMh4ubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5SZWZIABIxCgRyZWZzGAQgASgLMiEubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5SZWZNYXBIABJBCghtZXRhZGF0YRgKIAMoCzIvLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUmVzdWx0Lk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBQggKBnJlc3VsdCJvCg1SZXR1cm5SZXF1ZXN0EjEKBnJlc3VsdBgBIAEoCzIhLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUmVzdWx0EisKBWVycm9yGAIgASgLMhwuZW5naW5lZC5idWlsZC5jb21tb24uU3RhdHVzIh4KD0V2YWx1YXRlUmVxdWVzdBILCgNyZWYYASABKAkiZgoPUmVhZEZpbGVSZXF1ZXN0EgsKA3JlZhgBIAEoCRIRCglmaWxlX3BhdGgYAiABKAkSMwoFcmFuZ2UYAyABKAsyJC5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLkZpbGVSYW5nZSIrCglGaWxlUmFuZ2USDgoGb2Zmc2V0GAEgASgDEg4KBmxlbmd0aBgCIAEoAyIgChBSZWFkRmlsZVJlc3BvbnNlEgwKBGRhdGEYASABKAwyywMKCUxMQkJyaWRnZRJXCgRQaW5nEiYubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5QaW5nUmVxdWVzdBonLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUG9uZ1Jlc3BvbnNlEloKBVNvbHZlEicubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5Tb2x2ZVJlcXVlc3QaKC5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlNvbHZlUmVzcG9uc2USTwoGUmV0dXJuEigubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5SZXR1cm5SZXF1ZXN0GhsuZW5naW5lZC5idWlsZC5jb21tb24uRW1wdHkSUwoIRXZhbHVhdGUSKi5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLkV2YWx1YXRlUmVxdWVzdBobLmVuZ2luZWQuYnVpbGQuY29tbW9uLkVtcHR5EmMKCFJlYWRGaWxlEioubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5SZWFkRmlsZVJlcXVlc3QaKy5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlJlYWRGaWxlUmVzcG9uc2ViBnByb3RvMw", [file_common]);
+  fileDesc("Cg1nYXRld2F5LnByb3RvEhltb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kIg0KC1BpbmdSZXF1ZXN0IiUKBkFwaUNhcBIKCgJpZBgBIAEoCRIPCgdlbmFibGVkGAIgASgIIrYBCgxQb25nUmVzcG9uc2USPAoRZnJvbnRlbmRfYXBpX2NhcHMYASADKAsyIS5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLkFwaUNhcBIzCghsbGJfY2FwcxgCIAMoCzIhLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuQXBpQ2FwEjMKB3dvcmtlcnMYAyADKAsyIi5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5Xb3JrZXJSZWNvcmQimAQKDFNvbHZlUmVxdWVzdBI0CgpkZWZpbml0aW9uGAEgASgLMiAuZW5naW5lZC5idWlsZC5jb21tb24uRGVmaW5pdGlvbhIQCghmcm9udGVuZBgCIAEoCRJOCgxmcm9udGVuZF9vcHQYAyADKAsyOC5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlNvbHZlUmVxdWVzdC5Gcm9udGVuZE9wdEVudHJ5EhsKE2FsbG93X3Jlc3VsdF9yZXR1cm4YBSABKAgSHgoWYWxsb3dfcmVzdWx0X2FycmF5X3JlZhgGIAEoCBI+Cg1jYWNoZV9pbXBvcnRzGAwgAygLMicuZW5naW5lZC5idWlsZC5jb21tb24uQ2FjaGVPcHRpb25zRW50cnkSVAoPZnJvbnRlbmRfaW5wdXRzGA0gAygLMjsubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5Tb2x2ZVJlcXVlc3QuRnJvbnRlbmRJbnB1dHNFbnRyeRIQCghldmFsdWF0ZRgOIAEoCBoyChBGcm9udGVuZE9wdEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaVwoTRnJvbnRlbmRJbnB1dHNFbnRyeRILCgNrZXkYASABKAkSLwoFdmFsdWUYAiABKAsyIC5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5EZWZpbml0aW9uOgI4ASJPCg1Tb2x2ZVJlc3BvbnNlEgsKA3JlZhgBIAEoCRIxCgZyZXN1bHQYAyABKAsyIS5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlJlc3VsdCJACgNSZWYSCgoCaWQYASABKAkSLQoDZGVmGAIgASgLMiAuZW5naW5lZC5idWlsZC5jb21tb24uRGVmaW5pdGlvbiKQAQoGUmVmTWFwEjkKBHJlZnMYASADKAsyKy5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlJlZk1hcC5SZWZzRW50cnkaSwoJUmVmc0VudHJ5EgsKA2tleRgBIAEoCRItCgV2YWx1ZRgCIAEoCzIeLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUmVmOgI4ASKCAgoGUmVzdWx0EhgKDnJlZl9kZXByZWNhdGVkGAEgASgJSAASLQoDcmVmGAMgASgLMh4ubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5SZWZIABIxCgRyZWZzGAQgASgLMiEubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5SZWZNYXBIABJBCghtZXRhZGF0YRgKIAMoCzIvLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUmVzdWx0Lk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBQggKBnJlc3VsdCJvCg1SZXR1cm5SZXF1ZXN0EjEKBnJlc3VsdBgBIAEoCzIhLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUmVzdWx0EisKBWVycm9yGAIgASgLMhwuZW5naW5lZC5idWlsZC5jb21tb24uU3RhdHVzIh4KD0V2YWx1YXRlUmVxdWVzdBILCgNyZWYYASABKAkiZgoPUmVhZEZpbGVSZXF1ZXN0EgsKA3JlZhgBIAEoCRIRCglmaWxlX3BhdGgYAiABKAkSMwoFcmFuZ2UYAyABKAsyJC5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLkZpbGVSYW5nZSIrCglGaWxlUmFuZ2USDgoGb2Zmc2V0GAEgASgDEg4KBmxlbmd0aBgCIAEoAyIgChBSZWFkRmlsZVJlc3BvbnNlEgwKBGRhdGEYASABKAwiSAoOUmVhZERpclJlcXVlc3QSCwoDcmVmGAEgASgJEhAKCGRpcl9wYXRoGAIgASgJEhcKD2luY2x1ZGVfcGF0dGVybhgDIAEoCSI/Cg9SZWFkRGlyUmVzcG9uc2USLAoHZW50cmllcxgBIAMoCzIbLmVuZ2luZWQuYnVpbGQuc2Vzc2lvbi5TdGF0IiwKD1N0YXRGaWxlUmVxdWVzdBILCgNyZWYYASABKAkSDAoEcGF0aBgCIAEoCSI9ChBTdGF0RmlsZVJlc3BvbnNlEikKBHN0YXQYASABKAsyGy5lbmdpbmVkLmJ1aWxkLnNlc3Npb24uU3RhdDKSBQoJTExCQnJpZGdlElcKBFBpbmcSJi5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlBpbmdSZXF1ZXN0GicubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5Qb25nUmVzcG9uc2USWgoFU29sdmUSJy5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlNvbHZlUmVxdWVzdBooLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuU29sdmVSZXNwb25zZRJPCgZSZXR1cm4SKC5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlJldHVyblJlcXVlc3QaGy5lbmdpbmVkLmJ1aWxkLmNvbW1vbi5FbXB0eRJTCghFdmFsdWF0ZRIqLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuRXZhbHVhdGVSZXF1ZXN0GhsuZW5naW5lZC5idWlsZC5jb21tb24uRW1wdHkSYwoIUmVhZEZpbGUSKi5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlJlYWRGaWxlUmVxdWVzdBorLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUmVhZEZpbGVSZXNwb25zZRJgCgdSZWFkRGlyEikubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5SZWFkRGlyUmVxdWVzdBoqLm1vYnkuYnVpbGRraXQudjEuZnJvbnRlbmQuUmVhZERpclJlc3BvbnNlEmMKCFN0YXRGaWxlEioubW9ieS5idWlsZGtpdC52MS5mcm9udGVuZC5TdGF0RmlsZVJlcXVlc3QaKy5tb2J5LmJ1aWxka2l0LnYxLmZyb250ZW5kLlN0YXRGaWxlUmVzcG9uc2ViBnByb3RvMw", [file_common, file_session]);
 
 /**
  * @generated from message moby.buildkit.v1.frontend.PingRequest
@@ -337,6 +339,89 @@ export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*
   messageDesc(file_gateway, 12);
 
 /**
+ * @generated from message moby.buildkit.v1.frontend.ReadDirRequest
+ */
+export type ReadDirRequest = Message<"moby.buildkit.v1.frontend.ReadDirRequest"> & {
+  /**
+   * @generated from field: string ref = 1;
+   */
+  ref: string;
+
+  /**
+   * @generated from field: string dir_path = 2;
+   */
+  dirPath: string;
+
+  /**
+   * @generated from field: string include_pattern = 3;
+   */
+  includePattern: string;
+};
+
+/**
+ * Describes the message moby.buildkit.v1.frontend.ReadDirRequest.
+ * Use `create(ReadDirRequestSchema)` to create a new message.
+ */
+export const ReadDirRequestSchema: GenMessage<ReadDirRequest> = /*@__PURE__*/
+  messageDesc(file_gateway, 13);
+
+/**
+ * @generated from message moby.buildkit.v1.frontend.ReadDirResponse
+ */
+export type ReadDirResponse = Message<"moby.buildkit.v1.frontend.ReadDirResponse"> & {
+  /**
+   * @generated from field: repeated engined.build.session.Stat entries = 1;
+   */
+  entries: Stat[];
+};
+
+/**
+ * Describes the message moby.buildkit.v1.frontend.ReadDirResponse.
+ * Use `create(ReadDirResponseSchema)` to create a new message.
+ */
+export const ReadDirResponseSchema: GenMessage<ReadDirResponse> = /*@__PURE__*/
+  messageDesc(file_gateway, 14);
+
+/**
+ * @generated from message moby.buildkit.v1.frontend.StatFileRequest
+ */
+export type StatFileRequest = Message<"moby.buildkit.v1.frontend.StatFileRequest"> & {
+  /**
+   * @generated from field: string ref = 1;
+   */
+  ref: string;
+
+  /**
+   * @generated from field: string path = 2;
+   */
+  path: string;
+};
+
+/**
+ * Describes the message moby.buildkit.v1.frontend.StatFileRequest.
+ * Use `create(StatFileRequestSchema)` to create a new message.
+ */
+export const StatFileRequestSchema: GenMessage<StatFileRequest> = /*@__PURE__*/
+  messageDesc(file_gateway, 15);
+
+/**
+ * @generated from message moby.buildkit.v1.frontend.StatFileResponse
+ */
+export type StatFileResponse = Message<"moby.buildkit.v1.frontend.StatFileResponse"> & {
+  /**
+   * @generated from field: engined.build.session.Stat stat = 1;
+   */
+  stat?: Stat | undefined;
+};
+
+/**
+ * Describes the message moby.buildkit.v1.frontend.StatFileResponse.
+ * Use `create(StatFileResponseSchema)` to create a new message.
+ */
+export const StatFileResponseSchema: GenMessage<StatFileResponse> = /*@__PURE__*/
+  messageDesc(file_gateway, 16);
+
+/**
  * @generated from service moby.buildkit.v1.frontend.LLBBridge
  */
 export const LLBBridge: GenService<{
@@ -379,6 +464,22 @@ export const LLBBridge: GenService<{
     methodKind: "unary";
     input: typeof ReadFileRequestSchema;
     output: typeof ReadFileResponseSchema;
+  },
+  /**
+   * @generated from rpc moby.buildkit.v1.frontend.LLBBridge.ReadDir
+   */
+  readDir: {
+    methodKind: "unary";
+    input: typeof ReadDirRequestSchema;
+    output: typeof ReadDirResponseSchema;
+  },
+  /**
+   * @generated from rpc moby.buildkit.v1.frontend.LLBBridge.StatFile
+   */
+  statFile: {
+    methodKind: "unary";
+    input: typeof StatFileRequestSchema;
+    output: typeof StatFileResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway, 0);
