@@ -66,7 +66,7 @@ export class SourceReferences {
     this.#held.set(reference, { job, source });
     const forget = (): void => {
       this.#held.delete(reference);
-      // What cannot be removed now goes when the daemon starts.
+      // Files that cannot be removed now go when the daemon starts.
       source.release().catch(() => undefined);
     };
     job.signal.addEventListener('abort', forget, { once: true });
