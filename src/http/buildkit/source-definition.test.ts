@@ -7,7 +7,9 @@ import { encode } from './grpc-messages.js';
 import { type Definition, DefinitionSchema, OpSchema } from './proto/gen/common_pb.js';
 import { sourceOrder } from './source-definition.js';
 
-type Operation = MessageInitShape<typeof OpSchema>;
+type Operation = Pick<Extract<MessageInitShape<typeof OpSchema>, { readonly $typeName?: never }>, 'op'>;
+
+const NONE = { case: undefined } as const;
 
 const digestOf = (bytes: Uint8Array): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
@@ -16,7 +18,7 @@ function definition(...operations: Operation[]): Definition {
   const def: Uint8Array[] = [];
   for (const operation of [...operations, {}]) {
     const before = def.at(-1);
-    def.push(encode(OpSchema, { ...operation, inputs: before ? [{ digest: digestOf(before) }] : [] }));
+    def.push(encode(OpSchema, { op: operation.op ?? NONE, inputs: before ? [{ digest: digestOf(before) }] : [] }));
   }
   return create(DefinitionSchema, { def });
 }
