@@ -45,6 +45,12 @@ export interface CacheMount {
   release(): Promise<void>;
 }
 
+/** The directories of a step, in the order in which it named them. */
+export interface CacheMounts {
+  readonly directories: readonly string[];
+  release(): Promise<void>;
+}
+
 /** Files of clients, of which only those travel again that have changed. */
 export interface SourceDirectories {
   /** Opens a directory that nobody else has; a new one when all with this ID are in use. */
@@ -68,8 +74,12 @@ export interface BuildCache {
   find(key: string): Promise<HeldRecord | undefined>;
   /** Keeps what a step has made. The layer needs a reference of the caller until this resolves. */
   add(record: NewCacheRecord): Promise<HeldRecord>;
-  /** @throws the signal's reason while it waits for a locked directory. */
-  openMount(order: CacheMountOrder, signal: AbortSignal): Promise<CacheMount>;
+  /**
+   * Opens all that a step wants. Those with one ID are one directory. No two callers wait for each other, in whatever
+   * order they name locked directories.
+   * @throws the signal's reason while it waits for a locked directory.
+   */
+  openMounts(orders: readonly CacheMountOrder[], signal: AbortSignal): Promise<CacheMounts>;
   usage(): Promise<readonly CacheUsage[]>;
   prune(selection: CachePrune): Promise<{ readonly removed: readonly CacheUsage[]; readonly reclaimed: number }>;
 }

@@ -8,7 +8,7 @@ import { DirectoryLayerStore } from '../../../test/support/directory-layer-store
 import { inlinePool } from '../../../test/support/inline-pool.js';
 import { silentLog } from '../../../test/support/silent-log.js';
 import type { CachePrune } from '../../ports/build.js';
-import type { CacheMount, CacheMountOrder, NewCacheRecord } from '../../ports/build-cache.js';
+import type { CacheMount, CacheMountOrder, CacheMounts, NewCacheRecord } from '../../ports/build-cache.js';
 import type { Digest } from '../../ports/storage.js';
 import { FileBuildCache } from './build-cache.js';
 
@@ -247,6 +247,28 @@ describe('directories', () => {
     const { reclaimed } = await cache.prune(EVERYTHING);
     assert.equal(reclaimed, 9);
     assert.deepEqual(await readdir(join(dir, 'builder/cache/directories')), []);
+  });
+
+  test('that are locked are never waited for in a circle', async () => {
+    const both = (...ids: string[]): Promise<CacheMounts> =>
+      cache.openMounts(
+        ids.map((id) => order('locked', { id })),
+        never,
+      );
+    const holder = await mount('locked', { id: 'a' });
+    // The first waits for a; the second would have b then, and wait for a, too.
+    const [first, second] = [both('a', 'b'), both('b', 'a')];
+    await holder.release();
+    const opened = await first;
+    assert.equal(new Set(opened.directories).size, 2);
+    await opened.release();
+    const other = await second;
+    assert.deepEqual(other.directories, opened.directories.toReversed());
+    await other.release();
+    // A step that names one twice has it twice.
+    const twice = await both('a', 'a');
+    assert.equal(twice.directories[0], twice.directories[1]);
+    await twice.release();
   });
 
   test('are shared, or one of their own for each user', async () => {

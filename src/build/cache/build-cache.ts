@@ -14,6 +14,7 @@ import type {
   BuildCache,
   CacheMount,
   CacheMountOrder,
+  CacheMounts,
   HeldRecord,
   KeptDirectories,
   KeptDirectoryOrder,
@@ -134,6 +135,21 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
         throw error;
       }
     });
+  }
+
+  async openMounts(orders: readonly CacheMountOrder[], signal: AbortSignal): Promise<CacheMounts> {
+    const opened = new Map<string, CacheMount>();
+    const release = async (): Promise<void> => {
+      for (const mount of opened.values()) await mount.release();
+    };
+    try {
+      // All steps ask for locked directories in one order, so that none that waits has what another one waits for.
+      for (const order of byId(orders)) opened.set(order.id, await this.openMount(order, signal));
+    } catch (error) {
+      await release();
+      throw error;
+    }
+    return { directories: orders.map(({ id }) => opened.get(id)?.directory ?? ''), release };
   }
 
   openMount(order: CacheMountOrder, signal: AbortSignal): Promise<CacheMount> {
@@ -277,4 +293,17 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
     const { bavail, bsize } = await statfs(this.#deps.root);
     return bavail * bsize;
   }
+}
+
+/** Returns one order for each ID, sorted by it. What one wants alone is nobody else's. */
+function byId(orders: readonly CacheMountOrder[]): CacheMountOrder[] {
+  const strength = ['shared', 'private', 'locked'];
+  const found = new Map<string, CacheMountOrder>();
+  for (const order of orders) {
+    const known = found.get(order.id);
+    const isStronger = known && strength.indexOf(order.sharing) > strength.indexOf(known.sharing);
+    if (known === undefined) found.set(order.id, order);
+    else if (isStronger) found.set(order.id, { ...known, sharing: order.sharing });
+  }
+  return [...found.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }

@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 import type { RunMount } from '../../../build/dockerfile/ast.js';
 import { cleanPath, joinPath } from '../../../build/files/paths.js';
 import { internal, isEngineError } from '../../../errors/engine-error.js';
-import type { BuildCache } from '../../../ports/build-cache.js';
+import type { BuildCache, CacheMountOrder } from '../../../ports/build-cache.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import type { MountPoint } from '../../../ports/container.js';
 import type { IdMaps, Owner } from '../../../ports/id-maps.js';
@@ -17,8 +17,11 @@ import type { StepPlace } from './step-place.js';
 const SECRETS = '/run/secrets';
 const AGENTS = '/run/buildkit/ssh_agent';
 
+/** The agent that a mount without a name gets. */
+export const DEFAULT_AGENT = 'default';
+
 export interface MountDeps {
-  readonly cache: Pick<BuildCache, 'openMount'>;
+  readonly cache: Pick<BuildCache, 'openMounts'>;
   readonly idMaps: IdMaps | undefined;
 }
 
@@ -51,13 +54,14 @@ export class StepMounts {
 
   /** Makes all mounts, in the order of the instruction. What they need is given back by `undo`. */
   async open(order: MountOrder): Promise<void> {
+    const caches = await this.#caches(order);
     for (const [index, mount] of order.mounts.entries()) {
       if (mount.type === 'secret') await this.#secret(mount, order);
       else if (mount.type === 'ssh') await this.#agent(mount, order);
       else {
         const target = mountTarget(mount, order.workingDir);
         if (mount.type === 'tmpfs') this.points.push(memoryPoint(target, mount));
-        else if (mount.type === 'cache') await this.#cache(mount, target, index, order);
+        else if (mount.type === 'cache') this.points.push(bindPoint(caches.get(index) ?? '', target, !mount.readOnly));
         else await this.#bind(mount, target, index, order);
       }
     }
@@ -70,32 +74,39 @@ export class StepMounts {
     this.points.push(bindPoint(path, target, !mount.readOnly));
   }
 
-  async #cache(mount: RunMount, target: string, index: number, order: MountOrder): Promise<void> {
-    const { id, sharing = 'shared', mode, uid, gid, source, readOnly } = mount;
+  /** Returns the directories of the caches by the indexes of their mounts. */
+  async #caches(order: MountOrder): Promise<ReadonlyMap<number, string>> {
+    const wanted = [...order.mounts.entries()].filter(([, { type }]) => type === 'cache');
+    if (wanted.length === 0) return new Map();
+    const orders: CacheMountOrder[] = [];
+    for (const [index, mount] of wanted) orders.push(await this.#cacheOrder(mount, index, order));
+    const opened = await this.deps.cache.openMounts(orders, this.signal);
+    this.undo.add('cache mounts', () => opened.release());
+    return new Map(wanted.map(([index], at) => [index, opened.directories[at] ?? '']));
+  }
+
+  async #cacheOrder(mount: RunMount, index: number, order: MountOrder): Promise<CacheMountOrder> {
+    const { id, sharing = 'shared', mode, uid, gid, source } = mount;
+    const target = mountTarget(mount, order.workingDir);
     const tree = await order.treeOf(index);
     const namespace = order.request.buildArgs.get('BUILDKIT_CACHE_MOUNT_NS') ?? '';
     const name = `${namespace}/${id || cleaned(mount.target)}`;
     const isOwned = tree === undefined && (mode !== undefined || uid !== undefined || gid !== undefined);
     const made = isOwned ? `:${(mode ?? 0o755).toString(8)}:${uid ?? 0}:${gid ?? 0}` : tree ? `:${mount.from}` : '';
-    const opened = await this.deps.cache.openMount(
-      {
-        id: name + made + (source === '' ? '' : `:${source}`),
-        sharing,
-        description: `cached mount ${target} from exec ${order.command} with id "${name}"`,
-        seed: async (directory) => {
-          if (tree) return this.#trees.copy(tree, source, directory);
-          await this.#dress(directory, mode ?? 0o755, uid, gid);
-        },
+    return {
+      id: name + made + (source === '' ? '' : `:${source}`),
+      sharing,
+      description: `cached mount ${target} from exec ${order.command} with id "${name}"`,
+      seed: async (directory) => {
+        if (tree) return this.#trees.copy(tree, source, directory);
+        await this.#dress(directory, mode ?? 0o755, uid, gid);
       },
-      this.signal,
-    );
-    this.undo.add('cache mount', () => opened.release());
-    this.points.push(bindPoint(opened.directory, target, !readOnly));
+    };
   }
 
   async #secret(mount: RunMount, { request }: MountOrder): Promise<void> {
-    const { source, target, env, mode = 0o400, uid = 0, gid = 0, required } = mount;
-    const id = source || mount.id || basename(target);
+    const { target, env, mode = 0o400, uid = 0, gid = 0, required } = mount;
+    const id = secretId(mount);
     const value = await request.secret(id);
     if (value === undefined && required) throw internal(`secret ${id}: not found`, { code: STEP_REFUSED });
     if (env !== undefined) this.secretEnv.push(`${env}=${value?.toString() ?? ''}`);
@@ -106,7 +117,7 @@ export class StepMounts {
 
   async #agent(mount: RunMount, { request }: MountOrder): Promise<void> {
     const { mode = 0o600, uid = 0, gid = 0, required } = mount;
-    const id = mount.id || 'default';
+    const id = mount.id || DEFAULT_AGENT;
     const target = mount.target === '' ? `${AGENTS}.${this.#agents++}` : cleanPath(mount.target);
     this.sshSocket ??= target;
     try {
@@ -131,6 +142,11 @@ export class StepMounts {
     const { idMaps } = this.deps;
     return idMaps ? hostOwner(idMaps, owner) : owner;
   }
+}
+
+/** Returns the name of the secret that a mount asks for. */
+export function secretId({ source, id, target }: RunMount): string {
+  return source || id || basename(target);
 }
 
 /** Returns the place of a mount with files. @throws EngineError internal for the root itself. */

@@ -1,9 +1,10 @@
 /** RUN: a process that changes the files of the stage. */
-import type { RunInstruction } from '../../../build/dockerfile/ast.js';
+import type { RunInstruction, RunMount } from '../../../build/dockerfile/ast.js';
 import { isEngineError } from '../../../errors/engine-error.js';
 import type { RecipeGift } from '../../../ports/build.js';
 import type { StepNetwork } from '../run/entitlements.js';
 import { runStep } from '../run/run-step.js';
+import { DEFAULT_AGENT, secretId } from '../run/step-mounts.js';
 import type { StageState } from '../stage-state.js';
 import { processText } from './history-text.js';
 import { prefixed } from './failure.js';
@@ -76,17 +77,17 @@ export function runOperation(planned: PlannedRun): Operation {
 
 function recipeOf({ instruction, state, network, argv, env }: PlannedRun): OperationRecipe {
   const { mounts, security } = instruction;
-  const named = (kind: string): RecipeGift[] =>
+  const named = (kind: string, idOf: (mount: RunMount) => string): RecipeGift[] =>
     mounts
       .filter(({ type }) => type === kind)
-      .map(({ id, required }) => ({ id, ...(!required && { optional: true }) }));
+      .map((mount) => ({ id: idOf(mount), ...(!mount.required && { optional: true }) }));
   const { WorkingDir = '/', User = '' } = state.config;
   const meta = { args: argv, env, cwd: WorkingDir, ...(User !== '' && { user: User }) };
   const shown = mounts.map(({ type, target }) => ({ dest: target, mountType: type }));
   return {
     operation: { exec: { meta, network, security, ...(shown.length > 0 && { mounts: shown }) } },
-    secrets: named('secret'),
-    ssh: named('ssh'),
+    secrets: named('secret', secretId),
+    ssh: named('ssh', ({ id }) => id || DEFAULT_AGENT),
   };
 }
 
