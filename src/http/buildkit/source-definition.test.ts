@@ -50,6 +50,11 @@ test('sources are read with their attributes', () => {
 test('all else is refused', () => {
   const refused: readonly [Definition, RegExp][] = [
     [definition({ op: { case: 'exec', value: {} } }), /definitions with exec/],
+    ...['../x', '/etc/x', '..', '', 'a\0b', 'x'.repeat(300)].map((name): [Definition, RegExp] => [
+      definition(source('https://host/file', { 'http.filename': name })),
+      /bad http\.filename/,
+    ]),
+    [definition(source(`https://host/${'x'.repeat(70_000)}`)), /so many operations/],
     [definition(source('local://context')), /definitions with source local/],
     [definition(source('docker-image://busybox')), /definitions with source docker-image/],
     [definition(source('https://host/file'), unpack(0n)), /definitions with file/],

@@ -10,11 +10,14 @@ import { type Definition, type Op, OpSchema } from './proto/gen/common_pb.js';
 
 /** A source has two or three operations. */
 const MAX_OPERATIONS = 16;
+const MAX_OPERATION_BYTES = 64 * 1024;
+const MAX_NAME_BYTES = 255;
 const GIT = 'git://';
 
 /** @throws EngineError internal for what is more than a source. */
 export function sourceOrder({ def }: Definition): RemoteOrder {
-  if (def.length > MAX_OPERATIONS) throw foreign('so many operations');
+  if (def.length > MAX_OPERATIONS || def.some(({ length }) => length > MAX_OPERATION_BYTES))
+    throw foreign('so many operations');
   const operations = new Map(def.map((bytes) => [digestOf(bytes), operationOf(bytes)]));
   const last = def.at(-1);
   const terminal = last && operationOf(last);
@@ -43,6 +46,8 @@ function orderOf({ op }: Op, unpacks: boolean): RemoteOrder {
   }
   if (!/^https?:\/\//.test(identifier)) throw foreign(`source ${identifier.split('://', 1)[0]?.slice(0, 50)}`);
   const fileName = attrs.get('http.filename');
+  // It becomes the name of a file here.
+  if (fileName !== undefined && !isFileName(fileName)) throw internal('invalid definition: a bad http.filename');
   return {
     url: identifier,
     checksum: attrs.get('http.checksum') ?? '',
@@ -51,6 +56,11 @@ function orderOf({ op }: Op, unpacks: boolean): RemoteOrder {
     unpacks,
     ...(fileName !== undefined && { fileName }),
   };
+}
+
+function isFileName(name: string): boolean {
+  if (name === '' || name === '.' || name === '..' || Buffer.byteLength(name) > MAX_NAME_BYTES) return false;
+  return !name.includes('/') && !name.includes('\0');
 }
 
 function operationOf(bytes: Uint8Array): Op {

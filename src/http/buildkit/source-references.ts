@@ -22,6 +22,7 @@ import type { AgentSockets } from './agent-sockets.js';
 /** Clients take messages up to 16 MiB. */
 const MAX_READ_BYTES = 15 << 20;
 const MAX_ENTRIES = 10_000;
+const MAX_PATTERN_CHARS = 255;
 /** One job may look at so many places. */
 const MAX_SOURCES = 64;
 
@@ -108,6 +109,7 @@ export class SourceReferences {
 
   /** @param pattern of names, with `*` and `?`; empty means all. */
   async readDirectory(job: BuildJob, reference: string, path: string, pattern: string): Promise<FileStat[]> {
+    if (pattern.length > MAX_PATTERN_CHARS) throw invalid('the include pattern is too long');
     return this.#at(job, reference, path, async (at) => {
       const names = (await readdir(at)).filter((name) => pattern === '' || matches(name, pattern)).sort();
       if (names.length > MAX_ENTRIES) throw invalid(`${path} has more than ${MAX_ENTRIES} files`);
