@@ -271,6 +271,24 @@ describe('directories', () => {
     await twice.release();
   });
 
+  test('are all given back, also when one of them fails', async () => {
+    const broken = ['a', 'b'];
+    const open = cache.openMount.bind(cache);
+    cache.openMount = async (wanted, signal) => {
+      const one = await open(wanted, signal);
+      const fail = (): Promise<void> => Promise.reject(new Error(`${wanted.id} is broken`));
+      const release = (): Promise<void> => (broken.includes(wanted.id) ? fail() : one.release());
+      return { directory: one.directory, release };
+    };
+    const mounts = await cache.openMounts(
+      ['a', 'b', 'c'].map((id) => order('locked', { id })),
+      never,
+    );
+    await assert.rejects(mounts.release(), /^Error: a is broken$/);
+    // A locked directory that somebody still had would never come.
+    await (await open(order('locked', { id: 'c' }), never)).release();
+  });
+
   test('are shared, or one of their own for each user', async () => {
     const [a, b] = await Promise.all([mount('shared'), mount('shared')]);
     assert.equal(a.directory, b.directory);

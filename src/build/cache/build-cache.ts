@@ -139,8 +139,11 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
 
   async openMounts(orders: readonly CacheMountOrder[], signal: AbortSignal): Promise<CacheMounts> {
     const opened = new Map<string, CacheMount>();
+    // One that cannot be given back keeps none of the others.
     const release = async (): Promise<void> => {
-      for (const mount of opened.values()) await mount.release();
+      const ends = await Promise.allSettled([...opened.values()].map((mount) => mount.release()));
+      const failed = ends.find(({ status }) => status === 'rejected');
+      if (failed?.status === 'rejected') throw failed.reason;
     };
     try {
       // All steps ask for locked directories in one order, so that none that waits has what another one waits for.
