@@ -3,10 +3,9 @@
  * has the messages that others get by `Status`, as text.
  */
 import { randomUUID } from 'node:crypto';
-import { messageOf } from '../../errors/engine-error.js';
-import { buildAux, buildFailure, buildLine } from '../api/build-progress.js';
+import { buildAux, buildLine } from '../api/build-progress.js';
+import { BuildReply } from '../build-reply.js';
 import type { Exchange } from '../exchange.js';
-import type { ResponseStream } from '../response-stream.js';
 import { makesImage, solveRequest } from './classic-request.js';
 import { type ControlParts, solve } from './control.js';
 import type { RequestBodies } from './request-bodies.js';
@@ -64,7 +63,7 @@ export class ClassicBuilds {
   async #run(x: Exchange, request: ReturnType<typeof solveRequest>, signal: AbortSignal): Promise<void> {
     const { jobs } = this.parts;
     const isQuiet = x.query.flag('q');
-    const reply = new Reply(x);
+    const reply = new BuildReply(x);
     const solving = solve(this.parts, request, { signal });
     solving.catch(() => undefined);
     try {
@@ -90,36 +89,5 @@ export class ClassicBuilds {
       );
       reply.fail(failure);
     }
-  }
-}
-
-/** Begins with the first message; what fails before has an ordinary error. */
-class Reply {
-  #stream: ResponseStream | undefined;
-
-  constructor(private readonly x: Exchange) {}
-
-  write(line: string): void {
-    this.#open().write(line);
-  }
-
-  ready(): Promise<void> {
-    return this.#stream?.ready() ?? Promise.resolve();
-  }
-
-  end(): void {
-    this.#open().end();
-  }
-
-  fail(error: unknown): void {
-    if (this.#stream === undefined) throw error;
-    this.x.noteFailure();
-    this.#stream.write(buildFailure(messageOf(error), undefined));
-    this.#stream.end();
-  }
-
-  #open(): ResponseStream {
-    this.#stream ??= this.x.stream(200, { 'Content-Type': 'application/json' });
-    return this.#stream;
   }
 }

@@ -1,13 +1,13 @@
 /** The classic door of the builder: `POST /build` with a tar. */
 import { randomUUID } from 'node:crypto';
 import { StringDecoder } from 'node:string_decoder';
-import { forbidden, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
+import { forbidden, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
 import { credentialsOf } from '../../registry/credentials.js';
-import { buildFailure, buildLine } from '../api/build-progress.js';
+import { buildLine } from '../api/build-progress.js';
 import { buildArgs, cacheImages, imageNames, labels, requireBuilder, ulimits } from '../api/build-query.js';
+import { BuildReply } from '../build-reply.js';
 import type { Exchange } from '../exchange.js';
-import type { ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 import { type ContextParts, type OpenedContext, openContext } from './build-context.js';
 
@@ -70,9 +70,9 @@ async function build(x: Exchange, deps: BuildRouteDeps): Promise<void> {
 
 const SILENT = { vertex: () => undefined, status: () => undefined, log: () => undefined, warning: () => undefined };
 
-/** The reply, which begins with the first line; a build that fails before has an ordinary error. */
+/** The lines of a build in its reply. One that is told to be quiet shows them only when it fails. */
 class BuildLines {
-  #stream: ResponseStream | undefined;
+  readonly #reply: BuildReply;
   /** The last lines of a build that is told to be quiet, for the case that it fails. */
   readonly #kept: string[] = [];
   #keptChars = 0;
@@ -82,17 +82,19 @@ class BuildLines {
   constructor(
     private readonly x: Exchange,
     private readonly isQuiet: boolean,
-  ) {}
+  ) {
+    this.#reply = new BuildReply(x);
+  }
 
   add(event: ClassicEvent): void {
     if (event.kind === 'stage' && (this.isQuiet || !this.x.atLeast(1, 30))) return;
     const line = this.#lineOf(event);
-    if (!this.isQuiet) this.#open().write(line);
+    if (!this.isQuiet) this.#reply.write(line);
     else if (event.kind !== 'progress' && event.kind !== 'download') this.#keep(line);
   }
 
   ready(): Promise<void> {
-    return this.#stream?.ready() ?? Promise.resolve();
+    return this.#reply.ready();
   }
 
   #lineOf(event: ClassicEvent): string {
@@ -108,25 +110,14 @@ class BuildLines {
   }
 
   end(imageId: string | undefined): void {
-    const stream = this.#open();
-    if (this.isQuiet) stream.write(buildLine({ kind: 'text', text: `${imageId ?? ''}\n` }));
-    stream.end();
+    if (this.isQuiet) this.#reply.write(buildLine({ kind: 'text', text: `${imageId ?? ''}\n` }));
+    this.#reply.end();
   }
 
   fail(error: unknown): void {
-    const hasBegun = this.#stream !== undefined || this.#kept.length > 0;
-    if (!hasBegun) throw error;
     const code = isEngineError(error) ? error.details['exitCode'] : undefined;
-    this.x.noteFailure();
-    const stream = this.#open();
-    if (this.isQuiet) stream.write(this.#kept.join(''));
-    stream.write(buildFailure(messageOf(error), typeof code === 'number' ? code : undefined));
-    stream.end();
-  }
-
-  #open(): ResponseStream {
-    this.#stream ??= this.x.stream(200, { 'Content-Type': 'application/json' });
-    return this.#stream;
+    if (this.#kept.length > 0) this.#reply.write(this.#kept.join(''));
+    this.#reply.fail(error, typeof code === 'number' ? code : undefined);
   }
 }
 
