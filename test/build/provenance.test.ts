@@ -213,6 +213,18 @@ describe('docker build --provenance', { skip }, () => {
     assert.equal(statement?.subject[0]?.name, '_');
   });
 
+  test('of steps that have too much to say is refused with mode=max alone', async () => {
+    // Each RUN tells all variables: together they are longer than the limit, and the Dockerfile is not.
+    const variables = Array.from({ length: 10 }, (_, at) => `ENV LONG${at}=${'x'.repeat(60_000)}`);
+    const lines = [...variables, ...Array.from({ length: 8 }, (_, at) => `RUN : ${at}`)];
+    buildx.write('long/Dockerfile', [`FROM ${base}`, ...lines].join('\n'));
+    const output = ['-o', 'type=oci,dest=../long.tar'];
+    const refused = await buildx.run(['build', '--provenance=mode=max', ...output, '.'], { in: 'long' });
+    assert.notEqual(refused.status, 0);
+    assert.match(refused.stderr, /too long for provenance with mode=max: use mode=min/);
+    await buildx.ok(['build', '--provenance=mode=min', ...output, '.'], { in: 'long' });
+  });
+
   test('is refused where it cannot be kept, and where it is not known', async () => {
     const refusals: readonly [args: string[], text: RegExp][] = [
       [['--provenance=mode=max', '-t', 'kept:1'], /attestations are kept in the index of an image/],

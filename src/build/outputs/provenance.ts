@@ -1,5 +1,6 @@
 /** Provenance: says in the forms of SLSA what a result was made of, and how. */
 import { randomUUID } from 'node:crypto';
+import { invalid } from '../../errors/engine-error.js';
 import { withoutLogin } from '../sources/git-url.js';
 import type { BuildMaterial, BuildRecipe } from '../../ports/build.js';
 
@@ -46,6 +47,10 @@ const OF_THE_HOST: ReadonlySet<string> = new Set([
   'filename',
 ]);
 
+/** Characters of the operations of all steps together: each RUN has all variables of its stage. */
+const MAX_CHARACTERS = 4 << 20;
+
+/** @throws EngineError invalid when the steps have too much to say. */
 export function provenance(
   facts: ProvenanceFacts,
   options: ProvenanceOptions,
@@ -155,6 +160,7 @@ function privateParts(
     .map(([key, value]) => [key.slice('vcs:'.length), withoutLogin(value)] as const);
   const named = vcs.length > 0 ? { vcs: Object.fromEntries(vcs) } : undefined;
   if (mode === 'min' || recipe === undefined || recipe.steps.length === 0) return named ? { details: named } : {};
+  requireBounded(recipe.steps.map(({ operation }) => operation));
   const name = (at: number): string => `step${at}`;
   const llbDefinition = recipe.steps.map(({ operation, inputs }, at) => ({
     id: name(at),
@@ -171,6 +177,24 @@ function privateParts(
   ];
   const source = { locations: Object.fromEntries(locations), ...(infos && { infos }) };
   return { steps: { llbDefinition }, details: { ...named, source } };
+}
+
+/** Nothing is copied for it, and it ends where there is too much. */
+function requireBounded(operations: readonly object[]): void {
+  const waiting: unknown[] = [...operations];
+  let characters = 0;
+  while (waiting.length > 0) {
+    const value = waiting.pop();
+    if (typeof value === 'string') characters += value.length;
+    else if (Array.isArray(value)) for (const item of value) waiting.push(item);
+    else if (typeof value === 'object' && value !== null)
+      for (const [key, item] of Object.entries(value)) {
+        characters += key.length;
+        waiting.push(item);
+      }
+    if (characters > MAX_CHARACTERS)
+      throw invalid('the steps of this build are too long for provenance with mode=max: use mode=min');
+  }
 }
 
 function timeOf(ms: number): string {
