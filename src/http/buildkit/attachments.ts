@@ -20,7 +20,8 @@ export async function attachmentsOf(
 ): Promise<Attachment[]> {
   const outcome = await job.outcome;
   if (outcome === undefined) return [];
-  const { config, materials = [] } = outcome;
+  const { config } = outcome;
+  const materials = outcome.materials?.() ?? [];
   const { os = '', architecture = '' } = platform ?? {};
   const facts = {
     frontendAttrs: job.request.frontendAttrs,

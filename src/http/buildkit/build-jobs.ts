@@ -17,8 +17,8 @@ export interface JobOutcome {
   readonly exporterResponse: Readonly<Record<string, string>>;
   /** Configuration of the image that was made. */
   readonly config?: Buffer;
-  /** It was made of these. */
-  readonly materials?: readonly BuildMaterial[];
+  /** Tells what it was made of, for those who ask: all steps are looked through for it. */
+  readonly materials?: () => readonly BuildMaterial[];
 }
 
 /** One call of Solve, from its begin to its answer. */

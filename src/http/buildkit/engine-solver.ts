@@ -225,7 +225,7 @@ export class EngineSolver implements Solver {
     return {
       exporterResponse: response,
       ...(isImage && first !== undefined && { config: Buffer.from(goJson(first.config, 0)) }),
-      materials: first?.recipe().materials ?? [],
+      materials: () => first?.recipe().materials ?? [],
       metadata: metadataOf(result),
       references,
     };
