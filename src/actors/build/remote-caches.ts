@@ -15,8 +15,9 @@ import { type RegistryAccess, withGrant } from '../../registry/access.js';
 import { cacheConfigOf } from '../../registry/cache-manifest.js';
 import { getBlob, getManifest } from '../../registry/client.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
-import { resolveImage } from '../../registry/resolve.js';
+import { type ResolvedLayer, resolveImage } from '../../registry/resolve.js';
 import { pullScope } from '../../registry/token.js';
+import { Slots } from '../kit/slots.js';
 import type { SharedLayers } from '../pull/layers.js';
 import type { RegistrySessions } from '../registry-session/sessions.js';
 import { contentCache } from './content-cache.js';
@@ -26,7 +27,9 @@ import { byKey, documentSteps, type FindStep, type RemoteCache } from './remote-
 export interface RemoteCacheDeps extends ContentDeps {
   readonly images: FileImageStore;
   readonly sessions: Pick<RegistrySessions, 'accessTo'>;
-  readonly transfers: Pick<SharedLayers, 'join'>;
+  readonly transfers: Pick<SharedLayers, 'join' | 'watch'>;
+  /** So many layers of one cache come at a time; 0: all. */
+  readonly maxConcurrentDownloads: () => number;
 }
 
 interface Origin {
@@ -89,7 +92,21 @@ export class RemoteCaches {
   }
 
   #over(findStep: FindStep, { reference, credentials, hosts }: Origin): RemoteCache {
-    const { transfers } = this.deps;
+    const { transfers, maxConcurrentDownloads } = this.deps;
+    const slots = new Slots(maxConcurrentDownloads());
+    /** As in a pull, the next layer comes when the bytes of this one are here. */
+    const transfer = async (layer: ResolvedLayer, signal: AbortSignal): Promise<void> => {
+      const free = await slots.take(signal);
+      const unwatch = transfers.watch(layer.chainId, ({ type }) => {
+        if (type === 'extracted') free();
+      });
+      try {
+        await transfers.join({ layer, repository: reference.path, hosts, credentials }, signal);
+      } finally {
+        unwatch();
+        free();
+      }
+    };
     return {
       find: (key) => {
         const step = findStep(key);
@@ -101,7 +118,7 @@ export class RemoteCaches {
           bring: async (wanted, signal) => {
             const layer = byChain.get(wanted);
             if (layer === undefined) throw dataLoss(`the cache has no layer ${wanted}`, { code: 'BAD_CACHE' });
-            await transfers.join({ layer, repository: reference.path, hosts, credentials }, signal);
+            await transfer(layer, signal);
           },
         };
       },
