@@ -13,6 +13,8 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
 import { startRegistry, type TestRegistry } from '../support/registry.js';
+import { startRegistryGate } from '../support/registry-gate.js';
+import { waitFor } from '../support/wait.js';
 
 const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
 const cleanup = new Cleanup();
@@ -130,6 +132,65 @@ describe('a cache that travels', { skip }, () => {
     assert.notEqual(failed.status, 0);
     assert.match(failed.stderr, /exporting cache to registry:$/m);
     assert.match(await build(one, '--cache-to', `${nowhere},ignore-error=true`), /exporting cache to registry:$/m);
+  });
+
+  test('to a registry in other compressions, and no more layers come at a time than the limit says', async (t) => {
+    const gate = await startRegistryGate(registry);
+    t.after(() => gate.stop());
+    const settings = join(second.dir, 'daemon.json');
+    const set = async (content: object): Promise<void> => {
+      writeFileSync(settings, JSON.stringify(content));
+      await callJson(second.socketPath, 'POST', '/engine/config/reload');
+    };
+    await set({ 'max-concurrent-downloads': 2 });
+    t.after(() => set({}));
+    const stages = ['one', 'two', 'three', 'four'];
+    const taken = stages.map((name) => `COPY --from=${name} /${name} /`);
+    for (const [form, type] of [
+      ['compression=uncompressed', /\.tar$/],
+      ['compression=gzip,compression-level=1,force-compression=true', /\.tar\+gzip$/],
+    ] as const) {
+      const made = stages.map((name) => `FROM ${base} AS ${name}\nENV FORM="${form}"\nRUN ${RANDOM} > /${name}`);
+      const dockerfile = [...made, `FROM ${base}`, ...taken].join('\n');
+      for (const buildx of [one, other]) buildx.write('a/Dockerfile', dockerfile);
+      const ref = `${registry.host}/team/form:1`;
+      await build(one, '--cache-to', `type=registry,mode=max,ref=${ref},${form}`, '-t', 'form:1');
+      const accept = 'application/vnd.oci.image.manifest.v1+json';
+      const answer = await fetch(`${registry.url}/v2/team/form/manifests/1`, { headers: { accept } });
+      const { layers } = (await answer.json()) as { layers: { mediaType: string; digest: string }[] };
+      for (const { mediaType } of layers) assert.match(mediaType, type);
+      const ours = new Set(layers.map(({ digest }) => `/v2/team/form/blobs/${digest}`));
+      let [open, most] = [0, 0];
+      const held: (() => void)[] = [];
+      gate.guard = ({ method, url = '' }, response, forward) => {
+        if (method !== 'GET' || !ours.has(url)) return 'passes';
+        most = Math.max(most, ++open);
+        response.once('close', () => open--);
+        held.push(forward);
+        return 'taken';
+      };
+      const built = build(other, '--cache-from', `${gate.host}/team/form:1`, '-t', 'form:1');
+      try {
+        await waitFor(
+          () => `two layers at a time: ${open} of ${held.length}`,
+          () => open === 2,
+        );
+        // While the first one is held, those of the other stages end: the limit would be passed by now.
+        for (let at = 1; at < stages.length; at++) {
+          await waitFor('the next one', () => held.length > at);
+          held[at]?.();
+        }
+        gate.guard = () => 'passes';
+        held[0]?.();
+        assert.equal(cached(await built), 8);
+        assert.equal(most, 2);
+        assert.deepEqual(await layersOf(second, 'form:1'), await layersOf(first, 'form:1'));
+      } finally {
+        gate.guard = () => 'passes';
+        for (const forward of held) forward();
+        await built.catch(() => undefined);
+      }
+    }
   });
 
   test('in a directory of the client, in each compression', async () => {

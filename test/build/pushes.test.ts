@@ -1,6 +1,6 @@
 /** Images that go to a registry at once, since the store cannot keep them, with the unmodified buildx. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -14,6 +14,8 @@ import { callJson } from '../support/http.js';
 import type { Descriptor, Index, Manifest } from '../support/oci-archive.js';
 import { GrpcBridge } from '../support/grpc-bridge.js';
 import { startRegistry, type TestRegistry } from '../support/registry.js';
+import { type RegistryGate, startRegistryGate } from '../support/registry-gate.js';
+import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
 const directory = mkdtempSync(join(tmpdir(), 'pushes-'));
@@ -23,11 +25,14 @@ const TYPES = ['oci.image.index.v1', 'oci.image.manifest.v1', 'docker.distributi
 let engine: Engine;
 let registry: TestRegistry;
 let buildx: Buildx;
+let gate: RegistryGate;
 
 before(async () => {
   ({ engine } = await startEngineWithImage(cleanup));
   registry = await startRegistry();
   cleanup.add(() => registry.stop());
+  gate = await startRegistryGate(registry);
+  cleanup.add(() => gate.stop());
   buildx = new Buildx(join(directory, 'work'), engine.host);
   buildx.write('a/Dockerfile', 'FROM scratch\nCOPY file /file\nARG TARGETARCH\nENV FOR=$TARGETARCH\nCMD ["x"]\n');
   buildx.write('a/file', 'of the context\n');
@@ -152,6 +157,69 @@ describe('docker build --push', { skip }, () => {
       manifests.map((one) => (one as Manifest).annotations),
       [undefined, { only: 'arm' }],
     );
+  });
+
+  test('compresses each layer once for all names, and tries again what the registry does not take', async () => {
+    const names = ['once', 'twice', 'thrice'].map((name) => `${gate.host}/team/${name}:1`);
+    const prepared = new Set<string>();
+    const places = watch(join(engine.dir, 'data/tmp'), (_event, name) => {
+      if (name?.startsWith('build-export-') === true) prepared.add(name);
+    });
+    let [refused, broken] = [0, 0];
+    gate.guard = ({ method }, response) => {
+      // Each push begins with a question for the first layer.
+      if (method === 'HEAD' && refused++ === 0) response.writeHead(503, { 'retry-after': '0' }).end();
+      else if (method === 'PATCH' && broken++ === 0) response.destroy();
+      else return 'passes';
+      return 'taken';
+    };
+    await build('-o', `type=image,"name=${names.join(',')}",push=true,compression=uncompressed`);
+    places.close();
+    gate.guard = () => 'passes';
+    assert.equal(prepared.size, 1, [...prepared].join(' '));
+    assert.ok(broken > names.length, 'the one that broke, too');
+    for (const repository of ['team/once', 'team/twice', 'team/thrice']) {
+      const { layers } = (await manifest(repository, '1')) as Manifest;
+      assert.match(layers[0]?.mediaType ?? '', /diff\.tar$/);
+      await blob(repository, layers[0] as Descriptor);
+    }
+  });
+
+  test('sends no more files at a time than max-concurrent-uploads says', async () => {
+    const settings = join(engine.dir, 'daemon.json');
+    const set = async (content: object): Promise<void> => {
+      writeFileSync(settings, JSON.stringify(content));
+      await callJson(engine.socketPath, 'POST', '/engine/config/reload');
+    };
+    await set({ 'max-concurrent-uploads': 2 });
+    buildx.write('many/Dockerfile', ['FROM scratch', ...[1, 2, 3, 4, 5].map((n) => `COPY f${n} /`)].join('\n'));
+    for (const n of [1, 2, 3, 4, 5]) buildx.write(`many/f${n}`, `file ${n}`);
+    let [open, most] = [0, 0];
+    const held: (() => void)[] = [];
+    gate.guard = ({ method }, response, forward) => {
+      if (method !== 'PATCH') return 'passes';
+      most = Math.max(most, ++open);
+      response.once('close', () => open--);
+      held.push(forward);
+      return 'taken';
+    };
+    const output = `type=image,name=${gate.host}/team/many:1,push=true,compression=uncompressed`;
+    const pushed = buildx.ok(['build', '-o', output, '.'], { in: 'many' });
+    try {
+      // While the first one is held, another one ends again and again: the limit would be passed by now.
+      for (let ended = 0; ended < 4; ended++) {
+        await waitFor('two uploads at a time', () => open === 2 && held.length === ended + 2);
+        held[ended + 1]?.();
+      }
+      held[0]?.();
+      await pushed;
+      assert.equal(most, 2);
+    } finally {
+      gate.guard = () => 'passes';
+      for (const forward of held) forward();
+      await pushed.catch(() => undefined);
+      await set({});
+    }
   });
 
   test('fails when the registry does, and when there is no name', async () => {

@@ -31,8 +31,10 @@ import type { ProgressBoard } from '../pull/progress-board.js';
 import { Slots } from '../kit/slots.js';
 import type { PushRequest } from './push-request.js';
 import {
+  type BlobFile,
   type LayerToPush,
   type UploadDeps,
+  uploadFile,
   uploadLayer,
   type UploadTarget,
   type UploadView,
@@ -166,12 +168,36 @@ export class PushWork {
     signal: AbortSignal,
     show: (layer: LayerToPush, view: UploadView) => void,
   ): Promise<readonly PushedBlob[]> {
+    return this.#each(layers, signal, (layer, either) =>
+      this.#uploadOnce(layer, target, (view) => show(layer, view), either),
+    );
+  }
+
+  /** Uploads files, so many at a time as the configuration says. Resolves when the repository has them all. */
+  async uploadFiles(
+    files: readonly BlobFile[],
+    target: UploadTarget,
+    signal: AbortSignal,
+    show: (file: BlobFile, view: UploadView) => void,
+  ): Promise<void> {
+    await this.#each(files, signal, (file, either) =>
+      this.#once(file.digest, target, either, () =>
+        uploadFile(this.#deps, file, target, (view) => show(file, view), either),
+      ),
+    );
+  }
+
+  #each<Item, T>(
+    items: readonly Item[],
+    signal: AbortSignal,
+    upload: (item: Item, either: AbortSignal) => Promise<T>,
+  ): Promise<readonly T[]> {
     const slots = new Slots(this.#deps.maxConcurrentUploads());
     return untilOneFails(signal, (either) =>
-      layers.map(async (layer) => {
+      items.map(async (item) => {
         const free = await slots.take(either);
         try {
-          return await this.#uploadOnce(layer, target, (view) => show(layer, view), either);
+          return await upload(item, either);
         } finally {
           free();
         }
@@ -179,17 +205,21 @@ export class PushWork {
     );
   }
 
-  async #uploadOnce(
+  #uploadOnce(
     layer: LayerToPush,
     target: UploadTarget,
     show: (view: UploadView) => void,
     signal: AbortSignal,
   ): Promise<PushedBlob> {
-    const key = `${target.domain}/${target.path} ${layer.diffId}`;
+    return this.#once(layer.diffId, target, signal, () => uploadLayer(this.#deps, layer, target, show, signal));
+  }
+
+  async #once<T>(id: Digest, { domain, path }: UploadTarget, signal: AbortSignal, begin: () => Promise<T>): Promise<T> {
+    const key = `${domain}/${path} ${id}`;
     for (let other = this.#uploading.get(key); other; other = this.#uploading.get(key))
       await other.catch(() => undefined); // its own push hears of it
     signal.throwIfAborted();
-    const upload = uploadLayer(this.#deps, layer, target, show, signal).finally(() => this.#uploading.delete(key));
+    const upload = begin().finally(() => this.#uploading.delete(key));
     this.#uploading.set(key, upload);
     return upload;
   }

@@ -1,16 +1,17 @@
 /**
  * The upload of one layer: the repository has it already, takes it over from another one, or gets it from a worker,
- * compressed.
+ * compressed. Files are uploaded here too, as they are.
  */
+import { createReadStream } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isEngineError } from '../../errors/engine-error.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
 import { type Grant, type RegistryAccess, withGrant } from '../../registry/access.js';
 import type { BlobRecord, BlobRecords } from '../../registry/blob-records.js';
-import { factsOf } from '../../registry/failure.js';
+import { factsOf, type FailureFacts } from '../../registry/failure.js';
 import { type PushedBlob, PUSHED_LAYER_TYPE } from '../../registry/manifest-writer.js';
 import { pushScope } from '../../registry/token.js';
-import { headBlob, placeOf, startUpload, type UploadState } from '../../registry/upload.js';
+import { finishUpload, headBlob, placeOf, sendChunk, startUpload, type UploadState } from '../../registry/upload.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import type { PushLayerReport } from '../../workers/push-layer.js';
 import { openLink } from '../kit/transfer-link.js';
@@ -25,6 +26,11 @@ export interface UploadDeps {
 export interface LayerToPush {
   readonly diffId: Digest;
   readonly chainId: Digest;
+}
+
+/** A blob that goes as it is. */
+export interface BlobFile extends PushedBlob {
+  readonly path: string;
 }
 
 export interface UploadTarget {
@@ -49,6 +55,8 @@ const MAX_CHECKS = 3;
 const MAX_MOUNTS = 3;
 /** This number is not an option, because `max-download-attempts` is for pulls. */
 const MAX_ATTEMPTS = 5;
+/** Files are read in such pieces. */
+const PIECE_BYTES = 1 << 20;
 
 /** One upload, as the functions below see it. */
 interface Upload {
@@ -76,30 +84,75 @@ export async function uploadLayer(
   return blob;
 }
 
-/** Asks again while the registry fails in a way that may pass. The worker does the same with the bytes. */
-async function persistently<T>({ deps, show, signal }: Upload, ask: () => Promise<T>): Promise<T> {
-  const { retryDelayMs } = deps;
+/** Uploads a file; resolves when the repository has it. What is sent goes from its beginning again when it breaks. */
+export async function uploadFile(
+  { retryDelayMs }: Pick<UploadDeps, 'retryDelayMs'>,
+  { digest, path: file }: BlobFile,
+  { access, path }: UploadTarget,
+  show: (view: UploadView) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const patience: Patience = { retryDelayMs, show, signal };
+  const options = { limits: access.limits, signal };
+  const scope = pushScope(path);
+  const known = await persistently(patience, mayAnswerLater, () =>
+    withGrant(access, scope, signal, (grant) => headBlob(placeOf(grant, path), digest, options)),
+  );
+  if (known !== undefined) return show({ phase: 'exists' });
+  await persistently(patience, maySucceedLater, () =>
+    withGrant(access, scope, signal, async (grant) => {
+      const place = placeOf(grant, path);
+      const begun = await startUpload(place, options);
+      if (begun === 'mounted') return;
+      const content = createReadStream(file, { highWaterMark: PIECE_BYTES });
+      const sent = await sendChunk(place, begun, content, options);
+      await finishUpload(place, sent, digest, options);
+    }),
+  );
+  show({ phase: 'pushed' });
+}
+
+interface Patience {
+  readonly retryDelayMs: number;
+  readonly show: (view: UploadView) => void;
+  readonly signal: AbortSignal;
+}
+
+/** Asks again while the registry fails in a way that may pass. The worker does the same with the bytes of a layer. */
+async function persistently<T>(
+  { retryDelayMs, show, signal }: Patience,
+  mayPass: (facts: FailureFacts) => boolean,
+  ask: () => Promise<T>,
+): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await ask();
     } catch (error) {
-      const { status, retryable } = factsOf(error);
-      // 429 and 503 were waited for already; a registry that gives no answer is reported at once.
-      const mayPass = retryable === true && status !== undefined && status !== 429 && status !== 503;
-      if (!mayPass || attempt >= MAX_ATTEMPTS || signal.aborted) throw error;
+      if (!mayPass(factsOf(error)) || attempt >= MAX_ATTEMPTS || signal.aborted) throw error;
       show({ phase: 'retrying', seconds: Math.ceil((retryDelayMs * attempt) / 1000) });
       await sleep(retryDelayMs * attempt, undefined, { signal });
     }
   }
 }
 
+/** A registry that gives no answer at all is reported at once, because questions come first. */
+function mayAnswerLater(facts: FailureFacts): boolean {
+  return facts.status !== undefined && maySucceedLater(facts);
+}
+
+/** 429 and 503 were waited for already. */
+function maySucceedLater({ status, retryable }: FailureFacts): boolean {
+  return retryable === true && status !== 429 && status !== 503;
+}
+
 async function findBlob(upload: Upload, known: readonly BlobRecord[]): Promise<PushedBlob | undefined> {
   const { show, signal } = upload;
+  const { retryDelayMs } = upload.deps;
   const { access, domain, path } = upload.target;
   const here = known.filter(({ repository }) => repository === `${domain}/${path}`);
   const candidates = new Map([...here, ...known].map((record) => [record.digest, record]));
   for (const { digest, mediaType, sizeBytes } of [...candidates.values()].slice(0, MAX_CHECKS)) {
-    const found = await persistently(upload, () =>
+    const found = await persistently({ retryDelayMs, show, signal }, mayAnswerLater, () =>
       withGrant(access, pushScope(path), signal, (grant) =>
         headBlob(placeOf(grant, path), digest, { limits: access.limits, signal }),
       ),

@@ -1,12 +1,13 @@
 /** Translates the places to which a client wants the cache of a build to go. */
 import type { CachePush } from '../../actors/push/push-cache.js';
+import type { LayerForm } from '../../build/outputs/layer-blobs.js';
 import { type TravellingCache, travellingCache } from '../../build/outputs/travelling-cache.js';
 import { internal, messageOf } from '../../errors/engine-error.js';
 import { parseReference, withDefaultTag } from '../../images/reference.js';
 import type { CacheExport } from '../../ports/build.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
 import type { CacheManifestForm } from '../../registry/cache-manifest.js';
-import { type ClientCacheParts, sendCache, type ShowPart } from './client-cache.js';
+import { type ClientCacheParts, layerFiles, sendCache, type ShowPart } from './client-cache.js';
 import { compressionOf, flag, levelOf } from './export-attrs.js';
 import { clientContent, loginOf, type OrderedBuild, stepDigest } from './ordered-build.js';
 
@@ -49,17 +50,30 @@ function sender(
   throw internal(`unknown cache exporter: ${JSON.stringify(type)}`);
 }
 
-function toRegistry(build: OrderedBuild, attrs: Attributes, { pushCache }: CacheExportParts): Send {
+function toRegistry(build: OrderedBuild, attrs: Attributes, { pushCache, openBlobs }: CacheExportParts): Send {
   const written = attrs.get('ref') ?? '';
   if (written === '') throw internal('registry cache exporter requires ref');
   const reference = withDefaultTag(parseReference(written));
   const form = formOf(attrs);
-  const compression = compressionOf(attrs);
-  if (compression !== 'gzip')
-    throw internal(`layers of caches in registries are compressed with gzip, not ${compression}`);
+  const layerForm = layerFormOf(attrs);
+  const isUsual = layerForm.compression === 'gzip' && layerForm.level === undefined;
+  const isForced = flag(attrs, 'force-compression') === true;
   return async (cache, onPart) => {
     const credentials = await loginOf(build, reference.domain);
-    await pushCache({ reference, credentials, ...cache, form, onPart }, build.job.signal);
+    const { signal } = build.job;
+    const push: CachePush = { reference, credentials, ...cache, form, onPart };
+    // Layers that the registry has in the usual form are not even compressed.
+    if (isUsual && !isForced) {
+      await pushCache(push, signal);
+      return;
+    }
+    const blobs = await openBlobs(layerForm);
+    try {
+      const files = await layerFiles(cache, blobs, layerForm, signal);
+      await pushCache({ ...push, files }, signal);
+    } finally {
+      await blobs.close();
+    }
   };
 }
 
@@ -67,17 +81,19 @@ function toClient(build: OrderedBuild, attrs: Attributes, parts: CacheExportPart
   const directory = attrs.get('dest') ?? '';
   if (directory === '') throw internal('local cache exporter requires dest');
   const form = formOf(attrs);
-  const layerForm = {
-    compression: compressionOf(attrs),
-    level: levelOf(attrs.get('compression-level')),
-    epoch: undefined,
-  };
+  const layerForm = layerFormOf(attrs);
   return async (cache, show) => {
     const content = clientContent(build, directory);
     const manifest = await sendCache({ cache, content, form, layerForm, show }, parts, build.job.signal);
     // The client writes it into the index of its directory.
     build.response.set('cache.manifest', JSON.stringify(manifest));
   };
+}
+
+/** The layers of a client's directory are made anew each time, so that they always have the form that is asked for. */
+function layerFormOf(attrs: Attributes): LayerForm {
+  flag(attrs, 'force-compression');
+  return { compression: compressionOf(attrs), level: levelOf(attrs.get('compression-level')), epoch: undefined };
 }
 
 function formOf(attrs: Attributes): CacheManifestForm {

@@ -1,4 +1,5 @@
 /** Sends the cache of a build to a directory of content that the client offers. */
+import type { BlobFile } from '../../actors/push/upload.effects.js';
 import type { LayerBlobs, LayerForm } from '../../build/outputs/layer-blobs.js';
 import { type Descriptor, MEDIA_TYPES } from '../../build/outputs/image-documents.js';
 import type { LayerBlob, TravellingCache } from '../../build/outputs/travelling-cache.js';
@@ -52,6 +53,22 @@ export async function sendCache(
   } finally {
     await blobs.close();
   }
+}
+
+/** Makes the files of a cache, in the order of its layers. */
+export async function layerFiles(
+  { layers }: TravellingCache,
+  blobs: LayerBlobs,
+  { compression }: LayerForm,
+  signal: AbortSignal,
+): Promise<BlobFile[]> {
+  const mediaType = MEDIA_TYPES.oci.layer[compression];
+  return Promise.all(
+    layers.map(async ({ chainId }) => {
+      const { digest, sizeBytes } = await blobs.blob(chainId, signal);
+      return { digest, sizeBytes, mediaType, path: blobs.path(digest) };
+    }),
+  );
 }
 
 async function* onePiece(bytes: Buffer): AsyncGenerator<Buffer> {

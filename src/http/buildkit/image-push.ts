@@ -1,5 +1,6 @@
 /** Pushes images that the store cannot keep: several platforms, annotations, other compressions, no name. */
 import type { ImageSetPush } from '../../actors/push/push-image-set.js';
+import type { BlobFile } from '../../actors/push/upload.effects.js';
 import { layersOf } from '../../build/outputs/image-export.js';
 import { exportedParts, type ImageSet, imageSet, type LeavingLayer } from '../../build/outputs/image-set.js';
 import type { LayerBlobs, LayerForm } from '../../build/outputs/layer-blobs.js';
@@ -19,7 +20,6 @@ export interface PushParts {
 }
 
 type Options = ReturnType<typeof exportOptions>;
-type Target = Pick<ImageSetPush, 'reference' | 'credentials'>;
 
 /** Returns whether the store keeps all that is wanted of an image. */
 export function canBeStored({ attrs: { platforms, buildArgs } }: OrderedBuild, exporter: Exporter): boolean {
@@ -46,17 +46,22 @@ export function wholePush(
   return (results) =>
     inStep(build, 'exporting to image', '', async (_sent, vertex) => {
       const shown = new Set<string>();
-      for (const reference of references) {
-        const credentials = await loginOf(build, reference.domain);
-        const set = await inPart(build, vertex, 'pushing layers', () =>
-          pushOne(build, { reference, credentials }, results, options, parts),
-        );
-        const name = `${canonicalString(reference)}@${set.descriptor.digest}`;
-        for (const part of [...exportedParts(set), `pushing manifest for ${name}`]) {
-          if (!shown.has(part)) await inPart(build, vertex, part, () => Promise.resolve());
-          shown.add(part);
+      const prepared = await prepare(results, options, parts, build.job.signal);
+      try {
+        for (const reference of references) {
+          const credentials = await loginOf(build, reference.domain);
+          const set = await inPart(build, vertex, 'pushing layers', () =>
+            parts.pushSet({ ...prepared, reference, credentials }, build.job.signal),
+          );
+          const name = `${canonicalString(reference)}@${set.descriptor.digest}`;
+          for (const part of [...exportedParts(set), `pushing manifest for ${name}`]) {
+            if (!shown.has(part)) await inPart(build, vertex, part, () => Promise.resolve());
+            shown.add(part);
+          }
+          tell(build, set, attrs.get('name') ?? '');
         }
-        tell(build, set, attrs.get('name') ?? '');
+      } finally {
+        await prepared.close();
       }
     });
 }
@@ -76,27 +81,23 @@ function untagged(attrs: Exporter['attrs']): ImageReference[] {
   });
 }
 
-async function pushOne(
-  build: OrderedBuild,
-  target: Target,
+/** An image as it goes to each of its names. */
+interface PreparedImage extends Pick<ImageSetPush, 'layers' | 'files' | 'documents'> {
+  close(): Promise<void>;
+}
+
+async function prepare(
   results: readonly PlatformResult[],
   options: Options,
-  parts: PushParts,
-): Promise<ImageSet> {
+  { openBlobs }: PushParts,
+  signal: AbortSignal,
+): Promise<PreparedImage> {
   const isUsual = options.compression === 'gzip' && options.level === undefined && options.epoch === undefined;
-  return isUsual
-    ? pushFromStore(build, target, results, options, parts)
-    : pushFiles(build, target, results, options, parts);
+  return isUsual ? fromStore(results, options) : inFiles(results, options, await openBlobs(options), signal);
 }
 
 /** Layers that the registry has are not even compressed. */
-async function pushFromStore(
-  { job: { signal } }: OrderedBuild,
-  target: Target,
-  results: readonly PlatformResult[],
-  options: Options,
-  { pushSet }: PushParts,
-): Promise<ImageSet> {
+function fromStore(results: readonly PlatformResult[], options: Options): PreparedImage {
   const layers = new Map<Digest, { readonly chainId: Digest; readonly diffId: Digest }>();
   const chains = results.map(({ config: { rootfs } }) => {
     const chain = chainOf(rootfs.diff_ids);
@@ -119,30 +120,30 @@ async function pushFromStore(
     }));
     return imageSet(platforms, { ...options, format });
   };
-  return pushSet({ ...target, layers: wanted, files: [], documents }, signal);
+  return { layers: wanted, files: [], documents, close: () => Promise.resolve() };
 }
 
-async function pushFiles(
-  { job: { signal } }: OrderedBuild,
-  target: Target,
+/** Each layer is compressed once, for all names. */
+async function inFiles(
   results: readonly PlatformResult[],
   options: Options,
-  { openBlobs, pushSet }: PushParts,
-): Promise<ImageSet> {
-  const blobs = await openBlobs(options);
+  blobs: LayerBlobs,
+  signal: AbortSignal,
+): Promise<PreparedImage> {
   try {
     const platforms = await Promise.all(
       results.map(async (result) => ({ result, layers: await layersOf(result, blobs, options, signal) })),
     );
     const set = imageSet(platforms, options);
-    const files = new Map(
-      platforms
-        .flatMap(({ layers }) => layers)
-        .map(({ descriptor: { digest, size } }) => [digest, { digest, sizeBytes: size, path: blobs.path(digest) }]),
-    );
-    return await pushSet({ ...target, layers: [], files: [...files.values()], documents: () => set }, signal);
-  } finally {
+    const files = new Map<string, BlobFile>();
+    for (const { descriptor } of platforms.flatMap(({ layers }) => layers)) {
+      const { digest, size, mediaType } = descriptor;
+      files.set(digest, { digest, sizeBytes: size, mediaType, path: blobs.path(digest) });
+    }
+    return { layers: [], files: [...files.values()], documents: () => set, close: () => blobs.close() };
+  } catch (error) {
     await blobs.close();
+    throw error;
   }
 }
 
