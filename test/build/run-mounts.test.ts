@@ -135,6 +135,44 @@ describe('RUN --mount', { skip }, () => {
     assert.match((await buildx.ok(['buildx', 'du', '--verbose'])).stdout, /exec\.cachemount/);
   });
 
+  test('a cache begins anew when the files that it is from are others, whatever their stage is called', async () => {
+    const lines = async (stage: string, content: string, mount = '', ...args: string[]): Promise<string[]> => {
+      const from = `--mount=type=cache,id=founded,from=${stage},target=/c,source=${mount || '/seed'}`;
+      // The step is another one each time.
+      const file = mount === '' ? '/c/f' : '/c';
+      const run = `RUN ${from} cat ${file}; echo ${++uses} >> ${file}`;
+      const made = `FROM ${image} AS ${stage}\nRUN mkdir /seed && echo ${content} > /seed/f\nFROM ${image}\n`;
+      buildx.write('a/Dockerfile', made + run);
+      const { stderr } = await buildx.ok(['build', ...args, '.'], { in: 'a' });
+      return [...stderr.matchAll(/^#\d+ [\d.]+ (.*)$/gm)].map(([, line = '']) => line);
+    };
+    let uses = 0;
+    assert.deepEqual(await lines('one', 'first'), ['first']);
+    assert.deepEqual(await lines('two', 'second'), ['second']);
+    assert.deepEqual(await lines('one', 'first'), ['first', '1']);
+    assert.deepEqual(await lines('one', 'changed'), ['changed'], 'the stage has other files');
+    assert.deepEqual(await lines('three', 'first'), ['first', '1', '3'], 'the same files under another name');
+    assert.deepEqual(await lines('one', 'first', '/seed/f'), ['first'], 'a file');
+    buildx.write('extra/f', 'of a context');
+    const context = ['--build-context', 'extra=../extra'];
+    const mount = '--mount=type=cache,id=founded,from=extra,target=/c';
+    assert.deepEqual(await build(`RUN ${mount} cat /c/f; echo; echo more >> /c/f`, ...context), ['of a context']);
+    buildx.write('extra/f', 'of a changed one');
+    assert.deepEqual(await build(`RUN ${mount} cat /c/f`, ...context), ['of a changed one']);
+  });
+
+  test('a part of a cache is mounted, and no link in it leads outside', async () => {
+    const whole = '--mount=type=cache,id=parts,target=/c';
+    const part = `${whole},source=/part`;
+    assert.match(await failure(`RUN ${part} true`), /open \/part: no such file or directory/);
+    const lines = await build(
+      `RUN ${whole} mkdir -p /c/part && echo there > /c/part/f && ln -s /../../../../../../etc /c/out\n` +
+        `RUN ${part} cat /c/f && echo more >> /c/f\nRUN ${whole} cat /c/part/f`,
+    );
+    assert.deepEqual(lines, ['there', 'there', 'more']);
+    assert.match(await failure(`RUN ${whole},source=/out ls /c`), /open \/out: no such file or directory/);
+  });
+
   test('a locked cache is for one step at a time', async () => {
     const port = await freePort();
     const mount = '--network=host --mount=type=cache,id=locked,sharing=locked,target=/c';

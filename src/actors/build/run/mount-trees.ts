@@ -22,6 +22,12 @@ export interface MountTree {
   readonly isMapped: boolean;
 }
 
+/** Files on which something is founded, and what tells them from others. */
+export interface KnownTree extends MountTree {
+  /** Resolves with a text that other files do not have. */
+  readonly identity: () => Promise<string>;
+}
+
 const ROOT: Owner = { uid: 0, gid: 0 };
 const ROOT_MODE = 0o755;
 
@@ -71,6 +77,27 @@ export class MountTrees {
     } finally {
       closeFd(found.fd);
     }
+  }
+
+  /**
+   * Returns the path of a place in a directory that steps write to. Links of theirs lead nowhere outside, also when
+   * they are changed while this one runs. @throws EngineError not-found.
+   */
+  async within(directory: string, place: string): Promise<string> {
+    if (cleanPath(place) === '/') return directory;
+    const { fd, stat } = await find({ directory, isMapped: true }, place);
+    try {
+      return await this.place.pin(fd, stat.isDirectory());
+    } finally {
+      closeFd(fd);
+    }
+  }
+
+  /** Returns the place of what `copy` makes of a source. @throws EngineError not-found. */
+  async placeOfCopy(tree: MountTree, source: string): Promise<string> {
+    const { fd, stat } = await find(tree, source);
+    closeFd(fd);
+    return stat.isDirectory() ? '/' : `/${basename(cleanPath(source))}`;
   }
 
   /** A tree as it is on the disk cannot be shown when it has files that are left out, or owners of another host. */
@@ -150,7 +177,10 @@ function literal(path: string): string {
 }
 
 /** Finds the place that a mount is from. @throws EngineError not-found. */
-async function find({ directory, isMapped }: MountTree, source: string): Promise<Found> {
+async function find(
+  { directory, isMapped }: Pick<MountTree, 'directory' | 'isMapped'>,
+  source: string,
+): Promise<Found> {
   const path = cleanPath(source);
   // The root of a context has no attributes of the client's, and ours are not for every user of an image.
   if (!isMapped && path === '/') await chmod(directory, ROOT_MODE);

@@ -20,7 +20,7 @@ import type { StageState } from '../stage-state.js';
 import type { StepLayers } from '../step-layers.js';
 import { requireEntitled, stepNetwork } from './entitlements.js';
 import { withHiddenEnvironment } from './hidden-environment.js';
-import type { MountTree, TreeDeps } from './mount-trees.js';
+import type { KnownTree, TreeDeps } from './mount-trees.js';
 import { stepHosts, stepResolvConf } from './network-files.js';
 import { stepConfig, type StepDefaults, stepHostConfig, stepHostname } from './step-container.js';
 import { stepEnvironment } from './step-environment.js';
@@ -58,7 +58,7 @@ export interface RunStep {
   /** Those of the build, which holds the new layer. */
   readonly layers: StepLayers;
   /** Returns the files that the mount with this index is from; undefined: from none. */
-  readonly treeOf: (mount: number) => Promise<MountTree | undefined>;
+  readonly treeOf: (mount: number) => Promise<KnownTree | undefined>;
   /** Resolves when more output may come. */
   readonly output: StepOutput;
 }

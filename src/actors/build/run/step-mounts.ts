@@ -11,7 +11,7 @@ import type { IdMaps, Owner } from '../../../ports/id-maps.js';
 import { hostOwner } from '../../../sys/users/id-maps.js';
 import type { Undo } from '../../container/life/undo.js';
 import { STEP_REFUSED } from './entitlements.js';
-import { type MountTree, MountTrees } from './mount-trees.js';
+import { type KnownTree, MountTrees } from './mount-trees.js';
 import type { StepPlace } from './step-place.js';
 
 const SECRETS = '/run/secrets';
@@ -32,7 +32,7 @@ export interface MountOrder {
   /** The command as it is shown, for the list of what the cache keeps. */
   readonly command: string;
   /** Returns the files that the mount with this index is from; undefined: from none. */
-  readonly treeOf: (mount: number) => Promise<MountTree | undefined>;
+  readonly treeOf: (mount: number) => Promise<KnownTree | undefined>;
 }
 
 export class StepMounts {
@@ -78,30 +78,38 @@ export class StepMounts {
   async #caches(order: MountOrder): Promise<ReadonlyMap<number, string>> {
     const wanted = [...order.mounts.entries()].filter(([, { type }]) => type === 'cache');
     if (wanted.length === 0) return new Map();
-    const orders: CacheMountOrder[] = [];
+    const orders: (CacheMountOrder & { readonly place: string })[] = [];
     for (const [index, mount] of wanted) orders.push(await this.#cacheOrder(mount, index, order));
     const opened = await this.deps.cache.openMounts(orders, this.signal);
     this.undo.add('cache mounts', () => opened.release());
-    return new Map(wanted.map(([index], at) => [index, opened.directories[at] ?? '']));
+    const paths = new Map<number, string>();
+    for (const [at, [index]] of wanted.entries())
+      paths.set(index, await this.#trees.within(opened.directories[at] ?? '', orders[at]?.place ?? '/'));
+    return paths;
   }
 
-  async #cacheOrder(mount: RunMount, index: number, order: MountOrder): Promise<CacheMountOrder> {
+  /** A cache that begins with files has a name for them, too: it is another one when those files are others. */
+  async #cacheOrder(
+    mount: RunMount,
+    index: number,
+    order: MountOrder,
+  ): Promise<CacheMountOrder & { readonly place: string }> {
     const { id, sharing = 'shared', mode, uid, gid, source } = mount;
     const target = mountTarget(mount, order.workingDir);
     const tree = await order.treeOf(index);
     const namespace = order.request.buildArgs.get('BUILDKIT_CACHE_MOUNT_NS') ?? '';
     const name = `${namespace}/${id || cleaned(mount.target)}`;
-    const isOwned = tree === undefined && (mode !== undefined || uid !== undefined || gid !== undefined);
-    const made = isOwned ? `:${(mode ?? 0o755).toString(8)}:${uid ?? 0}:${gid ?? 0}` : tree ? `:${mount.from}` : '';
-    return {
-      id: name + made + (source === '' ? '' : `:${source}`),
-      sharing,
-      description: `cached mount ${target} from exec ${order.command} with id "${name}"`,
-      seed: async (directory) => {
-        if (tree) return this.#trees.copy(tree, source, directory);
-        await this.#dress(directory, mode ?? 0o755, uid, gid);
-      },
-    };
+    const description = `cached mount ${target} from exec ${order.command} with id "${name}"`;
+    if (tree !== undefined) {
+      // Each source has a directory of its own, because whole images are not copied for a part of them.
+      const founded = `${name}:${await tree.identity()}:${cleanPath(source)}`;
+      const seed = (directory: string): Promise<void> => this.#trees.copy(tree, source, directory);
+      return { id: founded, sharing, description, seed, place: await this.#trees.placeOfCopy(tree, source) };
+    }
+    const isOwned = mode !== undefined || uid !== undefined || gid !== undefined;
+    const owned = isOwned ? `:${(mode ?? 0o755).toString(8)}:${uid ?? 0}:${gid ?? 0}` : '';
+    const seed = (directory: string): Promise<void> => this.#dress(directory, mode ?? 0o755, uid, gid);
+    return { id: name + owned, sharing, description, seed, place: source };
   }
 
   async #secret(mount: RunMount, { request }: MountOrder): Promise<void> {

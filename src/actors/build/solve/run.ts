@@ -10,7 +10,7 @@ import { processText } from './history-text.js';
 import { prefixed } from './failure.js';
 import type { RunWords } from './run-words.js';
 import type { Operation, OperationRecipe, StepWork } from './step.js';
-import { NO_FILES } from './step-result.js';
+import { NO_FILES, type StepResult } from './step-result.js';
 
 export interface PlannedRun {
   readonly instruction: RunInstruction;
@@ -57,7 +57,9 @@ export function runOperation(planned: PlannedRun): Operation {
             treeOf: async (mount) => {
               const place = mountSources[mount];
               if (place === undefined) return undefined;
-              return tools.filesOf((place === 'none' ? undefined : sources[place]) ?? NO_FILES);
+              const result = (place === 'none' ? undefined : sources[place]) ?? NO_FILES;
+              const source = instruction.mounts[mount]?.source ?? '';
+              return { ...(await tools.filesOf(result)), identity: () => identityOf(result, source, work) };
             },
             output: async (stream, bytes) => {
               observer.log(step.digest, stream, bytes);
@@ -98,19 +100,20 @@ async function mountedContent({ instruction, mountSources }: PlannedRun, work: S
     const result = typeof place === 'number' ? work.sources[place] : undefined;
     const mount = instruction.mounts[at];
     if (result === undefined || mount === undefined) continue;
-    if (result.files === undefined) {
-      found.push([result.key, result.layer]);
-      continue;
-    }
-    const { directory: root, ignore } = result.files;
-    const tree = { root, sources: [mount.source || '/'], ignore, exclude: [] };
-    const { deps } = work.tools;
-    const { hex } = await deps.pool.run(
-      'build-digest',
-      { trees: [tree], ignoresOwners: false },
-      { signal: work.signal },
-    );
-    found.push(hex);
+    found.push(result.files === undefined ? [result.key, result.layer] : await identityOf(result, mount.source, work));
   }
   return found;
+}
+
+/** Layers are known by their name, files of a client by their content. */
+async function identityOf(
+  { layer, files }: Pick<StepResult, 'layer' | 'files'>,
+  source: string,
+  { tools, signal }: StepWork,
+): Promise<string> {
+  if (files === undefined) return layer ?? 'nothing';
+  const { directory: root, ignore } = files;
+  const tree = { root, sources: [source || '/'], ignore, exclude: [] };
+  const { hex } = await tools.deps.pool.run('build-digest', { trees: [tree], ignoresOwners: false }, { signal });
+  return hex;
 }
