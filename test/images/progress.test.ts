@@ -134,7 +134,7 @@ function checkClassic(lines: readonly Line[], image: BuiltImage, where: string):
   }
 }
 
-/** The first rounds have each outcome, whatever the seed: a pull that ends, one with its layers, one cut, one broken. */
+/** The first rounds have each outcome with every seed: a pull that ends, one with its layers, one cut, one broken. */
 const FIRST_ROUNDS = [
   { layers: [0, 1], cut: 0, broken: false },
   { layers: [0, 1, 2], cut: 0, broken: false },
