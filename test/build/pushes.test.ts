@@ -159,6 +159,31 @@ describe('docker build --push', { skip }, () => {
     );
   });
 
+  test('tells of an image that is kept here, too, under which digest the registry has it', async () => {
+    buildx.write('kept/Dockerfile', 'FROM scratch\nCOPY Dockerfile /kept\n');
+    const digests: string[] = [];
+    for (const [name, ...args] of [
+      ['attested', '--provenance=mode=min', '--push', '-t', `${registry.host}/kept/attested:1`],
+      ['other', '-o', `type=image,name=${registry.host}/kept/other:1,push=true,compression=uncompressed`],
+      ['usual', '--push', '-t', `${registry.host}/kept/usual:1`],
+    ] as const) {
+      await buildx.ok(['build', '--metadata-file', '../metadata.json', ...args, '.'], { in: 'kept' });
+      const metadata = JSON.parse(readFileSync(join(buildx.directory, 'metadata.json'), 'utf8')) as object;
+      const digest = String(Reflect.get(metadata, 'containerimage.digest'));
+      const path = `/images/${registry.host}/kept/${name}:1/json`;
+      const { RepoDigests } = await callJson<{ RepoDigests: string[] }>(engine.socketPath, 'GET', path);
+      const own = RepoDigests.filter((one) => one.startsWith(`${registry.host}/kept/${name}@`));
+      assert.equal(own.length, 1, RepoDigests.join(' '));
+      // The metadata of the usual push has the ID of the image, as those of dockerd without its snapshotter.
+      if (name !== 'usual') assert.deepEqual(own, [`${registry.host}/kept/${name}@${digest}`]);
+      await manifest(`kept/${name}`, own[0]?.split('@')[1] ?? '');
+      digests.push(...own);
+    }
+    // Each of these names is that of the same image.
+    const ids = await Promise.all(digests.map((one) => dockerOk(engine, ['image', 'inspect', '-f', '{{.Id}}', one])));
+    assert.equal(new Set(ids).size, 1, ids.join(''));
+  });
+
   test('compresses each layer once for all names, and tries again what the registry does not take', async () => {
     const names = ['once', 'twice', 'thrice'].map((name) => `${gate.host}/team/${name}:1`);
     const prepared = new Set<string>();

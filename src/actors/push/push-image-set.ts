@@ -22,7 +22,7 @@ export interface ImageSetPush {
 
 /** Resolves with what has been pushed. @throws EngineError as a push does. */
 export async function pushImageSet(
-  work: Pick<PushWork, 'reach' | 'uploadAll' | 'uploadFiles'>,
+  work: Pick<PushWork, 'reach' | 'uploadAll' | 'uploadFiles' | 'noteSet'>,
   { reference, credentials, layers, files, documents }: ImageSetPush,
   signal: AbortSignal,
 ): Promise<ImageSet> {
@@ -41,5 +41,6 @@ export async function pushImageSet(
       putManifest(placeOf(grant, path), name, { bytes, mediaType }, { limits: access.limits, signal }),
     );
   }
+  await work.noteSet(reference, set);
   return set;
 }

@@ -12,6 +12,8 @@ import {
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Image } from '../../ports/images.js';
+import type { ImageSet } from '../../build/outputs/image-set.js';
+import type { PublishedImage } from '../../ports/published-image.js';
 import type { ProgressFact } from '../../ports/progress.js';
 import type { Digest } from '../../ports/storage.js';
 import { type RegistryAccess, withGrant } from '../../registry/access.js';
@@ -118,14 +120,34 @@ export class PushWork {
       const tag = reference.tag ?? 'latest';
       board.say({ kind: 'line', text: `${tag}: digest: ${digest} size: ${bytes.length}` });
       board.say({ kind: 'pushed', tag, digest, sizeBytes: bytes.length });
-      if (!images.get(image.id)) return;
-      await images.addDigest(`${canonicalName(reference)}@${digest}`, image.id);
-      // An index that the image was pulled with says more than this.
       const target = { mediaType, digest, size: bytes.length };
-      await images.describe(image.id, { target, manifests: [target], own: digest });
+      await this.#note(reference, image.id, { target, manifests: [target], own: digest });
     } finally {
       if (topLayer !== undefined) await layers.release(topLayer);
     }
+  }
+
+  /** Notes how a registry has an image that the store has under the same name. */
+  async noteSet(reference: ImageReference, { platforms, descriptor }: ImageSet): Promise<void> {
+    const [only, ...others] = platforms;
+    // The store has images of one platform.
+    if (only === undefined || others.length > 0) return;
+    const { manifest, attestation, config } = only;
+    if (this.#deps.images.idOf(canonicalString(reference)) !== config.descriptor.digest) return;
+    const manifests = [manifest.descriptor, ...(attestation ? [attestation.manifest.descriptor] : [])];
+    await this.#note(reference, config.descriptor.digest, {
+      target: descriptor,
+      manifests,
+      own: manifest.descriptor.digest,
+    });
+  }
+
+  async #note(reference: ImageReference, id: Digest, published: PublishedImage): Promise<void> {
+    const { images } = this.#deps;
+    if (!images.get(id)) return;
+    await images.addDigest(`${canonicalName(reference)}@${published.target.digest}`, id);
+    // An index that the image was pulled with says more than this.
+    await images.describe(id, published);
   }
 
   async #uploadLayers(
