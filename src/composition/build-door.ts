@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { ImageConfigs } from '../actors/build/image-configs.js';
 import { pushImage } from '../actors/push/push-image.js';
 import type { Pushes } from '../actors/push/pushes.js';
+import { FileStatements } from '../build/outputs/file-statements.js';
 import { ImageExport } from '../build/outputs/image-export.js';
 import { LayerBlobs } from '../build/outputs/layer-blobs.js';
 import type { GcRule } from '../build/cache/gc-rules.js';
@@ -60,6 +61,7 @@ export function composeBuildDoor(
     unpack: (source) => contexts.unpack(source),
     fetch: (order, signal) => openRemoteContext(sources, order, signal),
     pack: (directory) => archives.readDirectory(directory).tar,
+    state: (...order) => FileStatements.write(blobParts, ...order),
     prepare: (...order) => ImageExport.prepare(blobParts, ...order),
     openBlobs: (form) => LayerBlobs.open(blobParts, form),
     layers,

@@ -184,8 +184,7 @@ export type BuildOutput =
   | { readonly kind: 'result'; readonly take: (results: readonly PlatformResult[]) => Promise<void> };
 
 /** The files of a result, at a directory that is mounted read-only as long as `take` runs. */
-export interface ResultFiles {
-  readonly platform: string;
+export interface ResultFiles extends Pick<PlatformResult, 'platform' | 'recipe'> {
   readonly directory: string;
 }
 

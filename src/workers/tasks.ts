@@ -10,6 +10,7 @@ export const tasks = {
   'build-left-out': async () => (await import('../build/files/has-left-out.js')).hasLeftOut,
   'build-remove-stubs': async () => (await import('../build/files/mount-stubs.js')).removeStubs,
   changes: async () => (await import('../storage/tasks/changes.js')).changes,
+  'attest-files': async () => (await import('../build/outputs/attest-files.js')).attestFiles,
   'compress-layer': async () => (await import('../build/outputs/compress-layer.js')).compressLayer,
   'commit-diff': async () => (await import('../storage/tasks/commit-diff.js')).commitDiff,
   'init-layer': async () => (await import('../storage/tasks/init-layer.js')).fillInitLayer,

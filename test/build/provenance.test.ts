@@ -1,7 +1,8 @@
 /** Provenance that lies beside an image in its index, with the unmodified buildx. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -225,10 +226,62 @@ describe('docker build --provenance', { skip }, () => {
     await buildx.ok(['build', '--provenance=mode=min', ...output, '.'], { in: 'long' });
   });
 
+  test('lies beside files that a client gets, and tells the digest of each', async () => {
+    buildx.write('files/Dockerfile', 'FROM scratch\nCOPY one /\nCOPY two /d/\nARG TARGETARCH\nCOPY one /$TARGETARCH\n');
+    buildx.write('files/one', 'first <&>\n');
+    buildx.write('files/two', 'second\n');
+    const sha256 = (text: string): { sha256: string } => ({ sha256: createHash('sha256').update(text).digest('hex') });
+    const subjectsFor = (arch: string): object[] => [
+      { name: arch, digest: sha256('first <&>\n') },
+      { name: 'd/two', digest: sha256('second\n') },
+      { name: 'one', digest: sha256('first <&>\n') },
+    ];
+    const at = (...path: string[]): string => join(buildx.directory, ...path);
+    const check = (path: string, arch: string): void => {
+      const text = readFileSync(path, 'utf8');
+      const statement = JSON.parse(text) as Statement;
+      assert.deepEqual(statement.subject, subjectsFor(arch));
+      assert.equal(statement.predicateType, 'https://slsa.dev/provenance/v0.2');
+      assert.equal(JSON.stringify(statement, undefined, 2), text, 'in the lines of an encoder');
+      assert.equal(statSync(path).mode & 0o777, 0o600);
+    };
+    await buildx.ok(['build', '--provenance=mode=max', '-o', '../one', '.'], { in: 'files' });
+    assert.deepEqual(readdirSync(at('one')).sort(), ['amd64', 'd', 'one', 'provenance.json']);
+    check(at('one/provenance.json'), 'amd64');
+    const both = ['--platform', 'linux/amd64,linux/arm64', '--provenance=mode=min'];
+    await buildx.ok(['build', ...both, '-o', 'type=local,dest=../both,attestation-prefix=a-', '.'], { in: 'files' });
+    const together = 'type=local,dest=../mixed,platform-split=false';
+    await buildx.ok(['build', ...both, '-o', together, '.'], { in: 'files' });
+    await buildx.ok(['build', ...both, '-o', 'type=tar,dest=../both.tar', '.'], { in: 'files' });
+    await buildx.ok(['build', '--provenance=mode=min', '-o', 'type=tar,dest=../one.tar', '.'], { in: 'files' });
+    for (const name of ['both', 'one']) {
+      mkdirSync(at(`${name}-tar`));
+      execFileSync('tar', ['xf', at(`${name}.tar`), '-C', at(`${name}-tar`)]);
+    }
+    check(at('one-tar/provenance.json'), 'amd64');
+    assert.equal(readFileSync(at('one-tar/d/two'), 'utf8'), 'second\n');
+    for (const arch of ['amd64', 'arm64']) {
+      check(at(`both/linux_${arch}/a-provenance.json`), arch);
+      check(at(`both-tar/linux_${arch}/provenance.json`), arch);
+      check(at(`mixed/provenance.linux_${arch}.json`), arch);
+      assert.equal(readFileSync(at(`both-tar/linux_${arch}/one`), 'utf8'), 'first <&>\n');
+    }
+    // Clients that say nothing get the files alone, and nothing of it stays here.
+    await buildx.ok(['build', '-o', '../plain', '.'], { in: 'files' });
+    assert.deepEqual(readdirSync(at('plain')).sort(), ['amd64', 'd', 'one']);
+    assert.deepEqual(
+      readdirSync(join(engine.dir, 'data/tmp')).filter((name) => name.startsWith('build-statements-')),
+      [],
+    );
+  });
+
   test('is refused where it cannot be kept, and where it is not known', async () => {
     const refusals: readonly [args: string[], text: RegExp][] = [
       [['--provenance=mode=max', '-t', 'kept:1'], /attestations are kept in the index of an image/],
-      [['--provenance=mode=max', '-o', '../out'], /attestations are kept in the index of an image/],
+      [
+        ['--provenance=mode=max', '-o', 'type=local,dest=../out,attestation-prefix=../up-'],
+        /invalid value "..\/up-" of attestation-prefix/,
+      ],
       [['--provenance=mode=most', '-o', 'type=oci,dest=../x.tar'], /invalid mode "most"/],
       [['--provenance=mode=min,version=v9', '-o', 'type=oci,dest=../x.tar'], /invalid version "v9"/],
       [['--sbom=true', '-o', 'type=oci,dest=../x.tar'], /attestations of the type sbom are not made/],

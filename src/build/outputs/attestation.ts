@@ -3,7 +3,7 @@ import type { Digest } from '../../ports/storage.js';
 import { goJson } from '../../text/go-json.js';
 import { described, digestOf, type Document, manifestDocument, MEDIA_TYPES } from './image-documents.js';
 
-const STATEMENT_TYPE = 'https://in-toto.io/Statement/v0.1';
+export const STATEMENT_TYPE = 'https://in-toto.io/Statement/v0.1';
 const BLOB_TYPE = 'application/vnd.in-toto+json';
 const UNKNOWN = { architecture: 'unknown', os: 'unknown' };
 

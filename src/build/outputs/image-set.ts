@@ -37,7 +37,7 @@ export interface SetOptions {
   /** RFC 3339, in seconds. */
   readonly created: string;
   /** Says of the image of a platform how it was made. With it there is an index also for one platform. */
-  readonly attest?: (result: PlatformResult, manifest: Digest) => readonly Attestation[];
+  readonly attest?: (result: Pick<PlatformResult, 'platform' | 'recipe'>) => readonly Attestation[];
 }
 
 /** The image of one platform, with what is attested of it. */
@@ -98,7 +98,7 @@ function platformDocuments({ result, layers }: PlatformParts, options: SetOption
     annotations.at('manifest', name),
   );
   const shown = described(descriptor, annotations.at('manifest-descriptor', name), platform);
-  const attestation = attest && attestationDocuments(attest(result, descriptor.digest), descriptor.digest);
+  const attestation = attest && attestationDocuments(attest(result), descriptor.digest);
   return {
     layers: descriptors,
     config,

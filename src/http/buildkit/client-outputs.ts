@@ -1,8 +1,9 @@
 /** Sends what a build has made to its client: files, one archive of them, or an image in an archive. */
 import type { ExportOptions, ExportSteps, ImageExport } from '../../build/outputs/image-export.js';
+import type { FileStatements, StatementOrder } from '../../build/outputs/file-statements.js';
 import type { PlatformResult, ResultFiles } from '../../ports/build.js';
 import { ClientContent } from './client-content.js';
-import { exportOptions, flag, type Exporter } from './export-attrs.js';
+import { exportOptions, flag, statementPrefix, type Exporter } from './export-attrs.js';
 import { inPart, inStep, type OrderedBuild } from './ordered-build.js';
 import { sendTree } from './send-tree.js';
 import { sendBytes } from './session-services.js';
@@ -20,36 +21,76 @@ export interface SendParts {
     steps: ExportSteps,
     signal: AbortSignal,
   ) => Promise<ImageExport>;
+  /** Writes statements about files. */
+  readonly state: (order: StatementOrder, signal: AbortSignal) => Promise<FileStatements>;
 }
 
 /** Files of several platforms come in directories of their own. */
 export async function sendFiles(
   build: OrderedBuild,
-  { attrs, index }: Exporter,
+  exporter: Exporter,
   results: readonly ResultFiles[],
+  parts: Pick<SendParts, 'state'>,
 ): Promise<void> {
+  const { attrs, index } = exporter;
   const session = await build.session();
   const { signal } = build.job;
   const isSplit = flag(attrs, 'platform-split') ?? results.length > 1;
   await inStep(build, 'exporting to client directory', 'copying files', async (sent) => {
-    for (const { directory, platform } of results) {
-      const below = isSplit ? { below: platform.replaceAll('/', '_') } : {};
-      await sendTree(session, directory, { metadata: metadataOf(index), signal, sent, ...below });
+    for (const files of results) {
+      const part = files.platform.replaceAll('/', '_');
+      const options = { metadata: metadataOf(index), signal, sent, ...(isSplit && { below: part }) };
+      await sendTree(session, files.directory, options);
+      const suffix = !isSplit && results.length > 1 ? `.${part}` : '';
+      const statements = await stated(build, exporter, files, suffix, parts);
+      try {
+        if (statements !== undefined) await sendTree(session, statements.directory, options);
+      } finally {
+        await statements?.close();
+      }
     }
   });
 }
 
-/** @param directory becomes the archive. */
+/** Writes what is attested of the files of a result; undefined: nothing is. @param suffix tells platforms apart. */
+async function stated(
+  { job: { signal } }: OrderedBuild,
+  { attest, attrs }: Exporter,
+  files: ResultFiles,
+  suffix: string,
+  { state }: Pick<SendParts, 'state'>,
+): Promise<FileStatements | undefined> {
+  if (attest === undefined) return undefined;
+  // Provenance is the only kind that there is.
+  const nameOf = (): string => `${statementPrefix(attrs)}provenance${suffix}.json`;
+  return state({ root: files.directory, attestations: attest(files), nameOf }, signal);
+}
+
+/** @param files are the results, and the directory of all of them, which becomes the archive. */
 export async function sendArchive(
   build: OrderedBuild,
-  { index }: Exporter,
-  directory: string,
-  { pack }: SendParts,
+  exporter: Exporter,
+  [results, together]: readonly [results: readonly ResultFiles[], together: string],
+  parts: SendParts,
 ): Promise<void> {
+  const { index } = exporter;
   const session = await build.session();
   const { signal } = build.job;
+  /** The statements come first, because the end of an archive is its end. */
+  const archive = async function* (): AsyncGenerator<Uint8Array> {
+    for (const files of results) {
+      const below = results.length > 1 ? `${files.platform.replaceAll('/', '_')}/` : '';
+      const statements = await stated(build, exporter, files, '', parts);
+      try {
+        if (statements !== undefined) yield* statements.tar(below);
+      } finally {
+        await statements?.close();
+      }
+    }
+    yield* parts.pack(together);
+  };
   await inStep(build, 'exporting to client tarball', 'sending tarball', (sent) =>
-    sendBytes(session, metadataOf(index), pack(directory), { signal, sent }),
+    sendBytes(session, metadataOf(index), archive(), { signal, sent }),
   );
 }
 

@@ -77,6 +77,14 @@ export function exportOptions(
   };
 }
 
+/** Returns what the names of statements beside files begin with. @throws EngineError for what names no file there. */
+export function statementPrefix(attrs: Attributes): string {
+  const prefix = attrs.get('attestation-prefix') ?? '';
+  if (!/^[^/\0]{0,100}$/.test(prefix))
+    throw internal(`invalid value ${JSON.stringify(prefix.slice(0, 200))} of attestation-prefix`);
+  return prefix;
+}
+
 /** Returns the time that files are to have at most, in seconds since 1970; undefined: they keep theirs. */
 export function rewriteEpoch(attrs: Attributes, buildArgs: Attributes): number | undefined {
   return flag(attrs, 'rewrite-timestamp') ? dateEpoch(attrs, buildArgs) : undefined;

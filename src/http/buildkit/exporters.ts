@@ -1,7 +1,7 @@
 /** Translates exporters, by which a client says what it wants of a build: images here, or files there. */
 import { internal, invalid } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildOutput, PlatformResult, ResultFiles } from '../../ports/build.js';
-import { flag, namesOf, rewriteEpoch, type Exporter, type ImageName } from './export-attrs.js';
+import { flag, namesOf, rewriteEpoch, statementPrefix, type Exporter, type ImageName } from './export-attrs.js';
 import { attesting, type BuildOrigin } from './image-attestations.js';
 import { canBeStored, type PushParts, wholePush } from './image-push.js';
 import { sendArchive, sendFiles, sendImage, type SendParts } from './client-outputs.js';
@@ -13,7 +13,7 @@ import { parseReference, type ImageReference } from '../../images/reference.js';
 const CLIENT: ReadonlySet<string> = new Set(['local', 'tar', 'oci', 'docker']);
 
 const NO_ATTESTATIONS =
-  'attestations are kept in the index of an image, which the store and files do not have: push the image (--push), ' +
+  'attestations are kept in the index of an image, which the store does not have: push the image (--push), ' +
   'or have it written (--output type=oci,dest=FILE)';
 
 export interface ExporterParts extends SendParts, PushParts {
@@ -40,6 +40,7 @@ export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: Expor
     const { type, index, attrs } = given;
     const exporter = { ...given, ...attesting(build, origin, (attrs.get('name') ?? '').split(',').filter(Boolean)) };
     if (exporter.attest !== undefined && !canAttest(exporter)) throw invalid(NO_ATTESTATIONS);
+    if (exporter.attest !== undefined) statementPrefix(attrs);
     if (isImage(type)) return imageOutputs(build, exporter, parts);
     if (!CLIENT.has(type)) throw internal(`exporter "${type}" could not be found`);
     const taking = <T extends readonly unknown[]>(send: (...results: T) => Promise<void>) => {
@@ -49,9 +50,12 @@ export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: Expor
       };
     };
     if (type === 'local')
-      return { kind: 'files', take: taking((results: readonly ResultFiles[]) => sendFiles(build, exporter, results)) };
+      return {
+        kind: 'files',
+        take: taking((results: readonly ResultFiles[]) => sendFiles(build, exporter, results, parts)),
+      };
     if (type === 'tar')
-      return { kind: 'files', take: taking((_, together: string) => sendArchive(build, exporter, together, parts)) };
+      return { kind: 'files', take: taking((...files) => sendArchive(build, exporter, files, parts)) };
     return {
       kind: 'result',
       take: taking((results: readonly PlatformResult[]) => sendImage(build, exporter, results, parts)),
@@ -59,9 +63,9 @@ export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: Expor
   });
 }
 
-/** Attestations are kept beside an image in its index, so that files and images of the store have none. */
+/** Attestations are kept in the index of an image, or beside files. Images of the store have no place for them. */
 function canAttest({ type, attrs }: Exporter): boolean {
-  return type === 'oci' || type === 'docker' || (isImage(type) && flag(attrs, 'push') === true);
+  return CLIENT.has(type) || (isImage(type) && flag(attrs, 'push') === true);
 }
 
 /** @throws EngineError when the engine made nothing of what is to go to the client. */

@@ -73,15 +73,19 @@ async function exportFiles(
   const [only, ...others] = results;
   if (only !== undefined && others.length === 0) {
     const { directory } = await tools.filesOf({ ...NO_FILES, layer: only.topLayer });
-    return take([{ platform: only.platform, directory }], directory);
+    return take([filesOf(only, directory)], directory);
   }
   const together = join(await tools.directory('build-results-'), 'all');
   await mkdir(together);
   const files: ResultFiles[] = [];
-  for (const { platform, topLayer } of results) {
-    const directory = join(together, platform.replaceAll('/', '_'));
-    await tools.mountAt(topLayer, directory);
-    files.push({ platform, directory });
+  for (const result of results) {
+    const directory = join(together, result.platform.replaceAll('/', '_'));
+    await tools.mountAt(result.topLayer, directory);
+    files.push(filesOf(result, directory));
   }
   await take(files, together);
+}
+
+function filesOf(result: PlatformResult, directory: string): ResultFiles {
+  return { platform: result.platform, recipe: () => result.recipe(), directory };
 }
