@@ -2,8 +2,10 @@
  * The daemon's events: they are numbered, kept on disk for a while, and the latest are in memory. A slow subscriber
  * costs nothing. It gets every event that is still kept, and is told how many it missed.
  */
-import type { EventItem, EventLog, EventSubscription, EventType } from '../ports/events.js';
+import { invalid } from '../errors/engine-error.js';
+import type { EventCursor, EventItem, EventLog, EventSubscription, EventType } from '../ports/events.js';
 import { wallClockNs } from '../sys/process/wall-clock.js';
+import { numberOf, renderCursor } from './cursor.js';
 import { EventFiles } from './event-files.js';
 import { makeEvent, renderEvent, type StoredEvent } from './event-json.js';
 import { EventSubscriber, type EventSource } from './event-subscriber.js';
@@ -85,6 +87,20 @@ class StoredEventLog implements EventLog, EventSource {
     return subscriber;
   }
 
+  async locate(cursor: EventCursor): Promise<number> {
+    const sequence = numberOf(cursor, this.#next - 1);
+    if (sequence >= 1) {
+      if (sequence < (this.files.oldest?.first ?? this.#oldest())) return sequence;
+      const event = this.recent[sequence - this.#oldest()] ?? (await this.#readOne(sequence));
+      // It may have been removed meanwhile.
+      if (event === undefined ? sequence < (this.files.oldest?.first ?? 0) : event.timeNs === cursor.timeNs)
+        return sequence;
+    }
+    throw invalid(`unknown cursor ${renderCursor(cursor.tail, cursor.timeNs)}: no event of this engine has it`, {
+      code: 'EVENT_CURSOR',
+    });
+  }
+
   async close(): Promise<void> {
     await this.#writing;
     // After a failure the last events are only in memory: one more try.
@@ -135,6 +151,17 @@ class StoredEventLog implements EventLog, EventSource {
       if (surplus > 0) this.recent.splice(0, surplus);
     }
     this.#writing = undefined;
+  }
+
+  /** Reads an event from the disk; undefined when it is not there. */
+  async #readOne(sequence: number): Promise<StoredEvent | undefined> {
+    const reader = this.files.reader(sequence);
+    try {
+      const [event] = await reader.read();
+      return event?.sequence === sequence ? event : undefined;
+    } finally {
+      await reader.close();
+    }
   }
 
   /** Returns the number of the oldest event in memory. */

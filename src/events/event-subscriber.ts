@@ -59,9 +59,11 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
   }
 
   async *#read(): AsyncGenerator<readonly EventItem[], undefined> {
-    const { sinceNs, untilNs } = this.subscription;
+    const { sinceNs, untilNs, after } = this.subscription;
     try {
-      if (sinceNs !== undefined || untilNs !== undefined) {
+      if (after !== undefined) {
+        this.#position = after + 1;
+      } else if (sinceNs !== undefined || untilNs !== undefined) {
         const missed = this.#seek(sinceNs ?? 0n);
         if (missed > 0) yield [{ kind: 'gap', missed }];
       }
@@ -122,7 +124,7 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
       if (sequence > this.#position) items.push({ kind: 'gap', missed: sequence - this.#position });
       this.#position = sequence + 1;
       if ((sinceNs !== undefined && timeNs < sinceNs) || (untilNs !== undefined && timeNs > untilNs)) continue;
-      if (filter(event)) items.push({ kind: 'event', event, timeNs, json });
+      if (filter(event)) items.push({ kind: 'event', event, sequence, timeNs, json });
     }
     return items;
   }

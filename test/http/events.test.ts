@@ -168,3 +168,103 @@ test('many who do not read hold little memory, keep nobody waiting, and lose not
   }
   await waitFor('the subscriptions to end', () => events.subscribers === 0);
 });
+
+/** The lines of a reply, each with its cursor. */
+const lines = (text: string): { readonly Action: string; readonly id: string; readonly cursor: string }[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as { Action: string; Actor: { ID: string; Attributes: Record<string, string> } })
+    .map(({ Action, Actor, ...rest }) => ({
+      Action,
+      id: Actor.ID === '' ? (Actor.Attributes['missed'] ?? '') : Actor.ID,
+      cursor: (rest as { cursor?: string }).cursor ?? '',
+    }));
+
+test('a reader that comes back with a cursor gets what follows, each event once, also after a restart', async () => {
+  const own = join(dir, 'cursors');
+  let log = await openEventLog({ dir: own, onFailure: () => undefined, fileBytes: 4000 });
+  const path = join(dir, 'cursors.sock');
+  const serve = (): Promise<Listener> =>
+    createFront({ routes: eventRoutes(log), product: { version: '0', experimental: false }, logger }).listen({
+      kind: 'unix',
+      path,
+    });
+  let front = await serve();
+  const ask = async (since: string): Promise<ReturnType<typeof lines>> =>
+    lines((await call(path, 'GET', `/events?since=${since}&until=${((Date.now() + 5) / 1000).toFixed(3)}`)).text);
+  try {
+    for (let i = 0; i < 30; i++) log.emit('network', 'connect', `n${i}`, {});
+    const all = await ask('0');
+    assert.equal(all.length, 30);
+    for (const round of ['the same run', 'the next run']) {
+      for (const [i, { cursor }] of all.entries()) {
+        const following = await ask(cursor);
+        assert.deepEqual(
+          following.map(({ id }) => id),
+          all.slice(i + 1).map(({ id }) => id),
+          `${round}, event ${i}`,
+        );
+        assert.deepEqual(
+          following.map((line) => line.cursor),
+          all.slice(i + 1).map((line) => line.cursor),
+        );
+      }
+      if (round === 'the next run') break;
+      await front.close(100);
+      await log.close();
+      log = await openEventLog({ dir: own, onFailure: () => undefined, fileBytes: 4000 });
+      front = await serve();
+    }
+    // An engine that knows only times takes the cursor for the time of the event, and the known fraction is the same.
+    assert.match(all[3]?.cursor ?? '', /^\d+\.\d{18}$/);
+  } finally {
+    await front.close(100);
+    await log.close();
+  }
+});
+
+test('what is no longer kept is one counted gap, and a cursor that nobody gave is refused', async () => {
+  const log = await openEventLog({
+    dir: join(dir, 'small'),
+    onFailure: () => undefined,
+    fileBytes: 2000,
+    totalBytes: 4000,
+  });
+  const path = join(dir, 'small.sock');
+  const front = await createFront({
+    routes: eventRoutes(log),
+    product: { version: '0', experimental: false },
+    logger,
+  }).listen({ kind: 'unix', path });
+  const until = (): string => `until=${((Date.now() + 5) / 1000).toFixed(3)}`;
+  try {
+    log.emit('network', 'connect', 'first', {});
+    const [first] = lines((await call(path, 'GET', `/events?since=0&${until()}`)).text);
+    for (let i = 0; i < 3000; i++) {
+      log.emit('network', 'connect', `n${i}`, { text: 'x'.repeat(50) });
+      if (i % 50 === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    const query = `filters=${encodeURIComponent(JSON.stringify({ type: ['network'] }))}`;
+    const got = lines((await call(path, 'GET', `/events?since=${first?.cursor}&${until()}&${query}`)).text);
+    const [gap, ...kept] = got;
+    assert.equal(gap?.Action, 'gap');
+    assert.ok(kept.length > 0 && kept.every(({ Action }) => Action === 'connect'), JSON.stringify(got.slice(0, 3)));
+    assert.equal(Number(gap?.id) + kept.length, 3000);
+    const cursor = kept.at(-1)?.cursor ?? '';
+    const forged = [
+      `${cursor.slice(0, -9)}999999999`,
+      `1${cursor.slice(1)}`.replace(/^1\d/, '19'),
+      `${cursor.slice(0, -10)}${(Number(cursor.at(-10)) + 1) % 10}${cursor.slice(-9)}`,
+    ];
+    for (const since of forged) {
+      const reply = await call(path, 'GET', `/events?since=${since}`);
+      assert.equal(reply.status, 400, since);
+      assert.match(reply.text, /unknown cursor .*: no event of this engine has it/);
+    }
+  } finally {
+    await front.close(100);
+    await log.close();
+  }
+});

@@ -1,4 +1,5 @@
-/** `/events` sends past and new events, one JSON object per line. */
+/** `/events` sends past and new events, one JSON object per line, each with the cursor that a reader goes on by. */
+import { parseCursor, renderCursor } from '../../events/cursor.js';
 import { makeEvent, renderEvent } from '../../events/event-json.js';
 import { eventFilter } from '../../events/filters.js';
 import { invalid } from '../../errors/engine-error.js';
@@ -32,11 +33,13 @@ async function sendEvents(events: EventLog, x: Exchange): Promise<void> {
     throw invalid(`\`since\` time (${since}) cannot be after \`until\` time (${until})`, { code: 'EVENT_TIMES' });
   }
   const matches = eventFilter(parseFilters(x.query.text('filters')));
+  const cursor = parseCursor(since);
   // Clients of older versions do not know this event.
   const hidesImageCreate = !x.atLeast(1, 46);
   const subscription = events.subscribe({
-    sinceNs,
+    sinceNs: cursor === undefined ? sinceNs : undefined,
     untilNs,
+    after: cursor === undefined ? undefined : await events.locate(cursor),
     filter: (event) => matches(event) && !(hidesImageCreate && event.Type === 'image' && event.Action === 'create'),
   });
   await pump(new EventLines(subscription), x.stream(200, HEADERS, UNREAD_BYTES));
@@ -66,6 +69,10 @@ class EventLines implements AsyncIterableIterator<Uint8Array> {
   }
 }
 
+function withCursor({ json, sequence, timeNs }: EventItem & { readonly kind: 'event' }): string {
+  return `${json.slice(0, -1)},"cursor":"${renderCursor(sequence, timeNs)}"}\n`;
+}
+
 /**
  * Renders an item. Missing events are told as an event, too, so that every client can read it; it carries the time of
  * the event that follows.
@@ -76,7 +83,7 @@ function renderItem(item: EventItem, index: number, items: readonly EventItem[])
     const timeNs = next?.kind === 'event' ? next.timeNs : wallClockNs();
     return Buffer.from(`${renderEvent(makeEvent('daemon', 'gap', '', { missed: String(item.missed) }), timeNs)}\n`);
   }
-  const line = rendered.get(item.event) ?? Buffer.from(`${item.json}\n`);
+  const line = rendered.get(item.event) ?? Buffer.from(withCursor(item));
   rendered.set(item.event, line);
   return line;
 }
