@@ -112,6 +112,11 @@ test('restart of a running container stops and starts it and answers once it run
   await c.ask({ type: 'container.start' });
   await c.ask({ type: 'container.restart', options: {} });
   assert.equal(c.last()?.state.status, 'running');
+  // A client that looks in between must not take the container for ended.
+  assert.deepEqual(
+    c.views.map((view) => view?.state.status),
+    ['running', 'restarting', 'restarting', 'running'],
+  );
   assert.deepEqual(c.events, ['start', 'die', 'stop', 'start', 'restart']);
 });
 

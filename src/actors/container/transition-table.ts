@@ -283,6 +283,18 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     hung: '=: crash',
     'done, failed, task gone': 'releasing: end, publish restarting, partStreams, emit die, invoke release',
   },
+  'draining, restarted': {
+    ...DRAINING,
+    oom: '=: emit oom, publish running',
+    hung: '=: crash',
+    'done, failed, task gone': 'releasing: end, publish restarting, partStreams, emit die, emit stop, invoke release',
+  },
+  'draining, removed': {
+    ...DRAINING,
+    oom: '=: emit oom, publish running',
+    hung: '=: crash',
+    'done, failed, task gone': 'releasing: end, publish exited, partStreams, emit die, emit stop, invoke release',
+  },
   releasing: {
     ...RELEASING,
     oom: '=: emit oom, publish exited',
@@ -304,10 +316,10 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     'failed, task gone': '=: end, invoke release',
   },
   'releasing, restarted': {
-    ...RELEASING,
-    oom: '=: emit oom, publish exited',
+    ...HELD,
+    oom: '=: emit oom, publish restarting',
     hung: '=: crash',
-    done: 'starting: end, publish exited, endStreams, invoke start',
+    done: 'starting: end, publish restarting, endStreams, invoke start',
     'failed, task gone': '=: end, invoke release',
   },
   'releasing, removed': {

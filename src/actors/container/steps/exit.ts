@@ -37,8 +37,8 @@ export function settleExit(context: ContainerContext): Step {
     exitCode: exit.exitCode,
     finishedAt: exit.exitedAt.toISOString(),
   });
-  // A container that its policy brings back is never seen as exited: a polling client would think it ended.
-  const record = comesBack(context, ended) ? withRestart(ended) : ended;
+  // A container that is brought back is never seen as exited: a client that looks would think it ended.
+  const record = comingBack(context, ended) ?? ended;
   const execDuration = String(Math.floor(context.ranMs / 1000));
   const woken = wake(context.waiters, AT_THE_END, record);
   return {
@@ -65,16 +65,15 @@ export function settleExit(context: ContainerContext): Step {
 }
 
 /**
- * Returns whether the restart policy brings a container back after this end, and no request makes this end the last
- * one.
+ * Returns the record of a container that a request or its restart policy brings back after this end; undefined when
+ * this end is the last one. A restart that was asked for makes the policy count anew.
  */
-function comesBack({ removal, restarters, leaving }: ContainerContext, ended: ContainerRecord): boolean {
-  const isLast = removal !== undefined || ended.hostConfig.AutoRemove || restarters.length > 0 || leaving;
-  return !isLast && wantsRestart(ended);
-}
-
-function withRestart(ended: ContainerRecord): ContainerRecord {
-  return { ...withState(ended, { status: 'restarting' }), restartCount: ended.restartCount + 1 };
+function comingBack({ removal, restarters, leaving }: ContainerContext, ended: ContainerRecord) {
+  if (removal !== undefined || leaving) return undefined;
+  const restarting = withState(ended, { status: 'restarting' });
+  if (restarters.length > 0) return { ...restarting, restartCount: 0 };
+  const isKept = !ended.hostConfig.AutoRemove && wantsRestart(ended);
+  return isKept ? { ...restarting, restartCount: ended.restartCount + 1 } : undefined;
 }
 
 /** Notes that the networks and mounts of the run are free. */
