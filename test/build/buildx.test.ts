@@ -117,10 +117,11 @@ describe('docker build', { skip }, () => {
     assert.equal(await dockerOk(engine, ['run', '--rm', 'shop-two', 'cat', '/f']), 'composed');
   });
 
-  test('compose watches files: what it copies, and what it builds again', async () => {
+  test('compose watches files: what it copies, what it restarts for, and what it builds again', async () => {
     buildx.write('w/Dockerfile', `FROM ${image}\nCOPY built /built\n`);
     buildx.write('w/built', 'old');
     buildx.write('w/live/f', 'old');
+    buildx.write('w/settings/f', 'old');
     buildx.write(
       'w/compose.yaml',
       `name: watched
@@ -132,14 +133,21 @@ services:
     develop:
       watch:
         - {action: sync, path: live, target: /live}
+        - {action: sync+restart, path: settings, target: /settings}
         - {action: rebuild, path: built}
 `,
     );
     const watch = buildx.start(['compose', 'up', '--build', '--watch'], { in: 'w' });
     const inside = async (path: string): Promise<string> => (await docker(engine, ['exec', name, 'cat', path])).stdout;
     const name = 'watched-web-1';
+    const startedAt = (): Promise<string> => dockerOk(engine, ['inspect', '-f', '{{.State.StartedAt}}', name]);
     try {
       await watch.said(/Watch enabled/);
+      const first = await startedAt();
+      buildx.write('w/settings/f', 'copied');
+      // A watch that took the restart for the end of its only service would end, too, and copy nothing afterwards.
+      await waitFor('the restart', async () => (await startedAt()) !== first);
+      assert.equal(await inside('/settings/f'), 'copied');
       buildx.write('w/live/f', 'copied');
       await waitFor('the copy', async () => (await inside('/live/f')) === 'copied');
       buildx.write('w/built', 'new');
