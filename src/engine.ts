@@ -15,6 +15,7 @@ import type { EngineLife, Step } from './start-steps.js';
 
 /** First the drivers are started and the disk is read. These steps go on at the same time. */
 const BOOT: readonly Step[] = [
+  steps.loadAppArmorProfile,
   steps.startSupervisor,
   steps.startNetworks,
   steps.loadVolumes,

@@ -4,6 +4,7 @@ import { clearPlaces } from './actors/container/mounts/volume-use.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
 import type { EngineParts } from './composition/parts.js';
+import { messageOf } from './errors/engine-error.js';
 import type { Logger } from './ports/logger.js';
 import { releaseWhenIdle } from './sys/process/memory.js';
 
@@ -21,6 +22,11 @@ export interface EngineLife {
 export type Step = (life: EngineLife) => unknown;
 
 export const startSupervisor: Step = ({ parts }) => parts.drivers.supervisor.start();
+
+/** Does it while the start goes on. Containers that need the profile wait for it, and say why they do not get it. */
+export const loadAppArmorProfile: Step = ({ parts: { base } }) => {
+  base.appArmor?.prepare().catch((error: unknown) => base.log.error({}, messageOf(error)));
+};
 
 export const startNetworks: Step = ({ parts }) => parts.drivers.network.start();
 

@@ -6,6 +6,7 @@ import { Replies } from '../actors/kit/replies.js';
 import type { LiveConfig } from '../config/live-config.js';
 import type { Logger } from '../ports/logger.js';
 import { useProxies } from '../registry/proxy.js';
+import { AppArmor } from '../runtime/apparmor/apparmor.js';
 import { parentCgroup } from '../runtime/cgroup-path.js';
 import { shareRealtime } from '../runtime/cpu-realtime.js';
 import { type HostFacts, readHostFacts } from '../runtime/host-facts.js';
@@ -18,6 +19,8 @@ import { type Settings, systemSettings } from './settings.js';
 export interface Base extends Roots {
   readonly live: LiveConfig;
   readonly facts: HostFacts;
+  /** Undefined on hosts where containers are not confined by it. */
+  readonly appArmor: AppArmor | undefined;
   readonly host: HostInfo;
   readonly settings: Settings;
   readonly log: Logger;
@@ -32,14 +35,21 @@ export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Pro
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
   const id = await engineId(join(dataRoot, 'engine-id.json'));
-  const settings = await systemSettings(() => live.whole, roots, facts, id);
+  const appArmor = facts.apparmor ? await openAppArmor(roots, log) : undefined;
+  const settings = await systemSettings(() => live.whole, roots, { facts, appArmor }, id);
   if (config.cpuRtPeriodMicroseconds > 0 || config.cpuRtRuntimeMicroseconds > 0) {
     const { version, own: ownCgroup } = facts.cgroup;
     const parent = parentCgroup({ driver: settings.cgroupDriver, parent: config.cgroupParent, version, ownCgroup });
     await shareRealtime(parent, config);
   }
   const temporary = await makeTemporaryPlaces(dataRoot, config.tmpDir, id);
-  return { ...roots, live, facts, host, settings, log, replies: new Replies(), temporary };
+  return { ...roots, live, facts, appArmor, host, settings, log, replies: new Replies(), temporary };
+}
+
+/** Its mark lies in the exec-root, which a reboot empties as it does the kernel's list of profiles. */
+function openAppArmor({ execRoot }: Roots, log: Logger): Promise<AppArmor | undefined> {
+  const path = join(execRoot, 'apparmor.json');
+  return AppArmor.open({ read: () => readRecord(path), write: (text) => writeRecord(path, text) }, log);
 }
 
 /** Returns the identity of the daemon, which is made once and kept with its data. */

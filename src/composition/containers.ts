@@ -107,6 +107,7 @@ function composeExecs(
         workingDir: exec.WorkingDir,
         tty,
         privileged: exec.Privileged,
+        appArmorProfile: record.appArmorProfile,
         ...(size ? { consoleSize: [size.height, size.width] as const } : {}),
       }),
     checkUser: async (record, user) => void (await lookUpUser(layers.rootOf(record.id), user, [])),

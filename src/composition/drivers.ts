@@ -43,7 +43,7 @@ export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
 /** Opens the drivers. `containers` is asked when metrics are read. */
 export async function openDrivers(base: Base, containers: () => readonly ContainerRecord[]) {
-  const { live, dataRoot, idMaps, facts, log } = base;
+  const { live, dataRoot, idMaps, facts, appArmor, log } = base;
   const config = live.fixed;
   const owner = rootOwner(idMaps);
   const seccomp = await seccompProfile(config.seccompProfile);
@@ -81,6 +81,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     inherited,
     seccomp,
     cdiSpecDirs: cdiDirs(config.cdiSpecDirs, live.current.features),
+    appArmor,
   }));
   const stdio: StdioFactory = {
     create: async (request) => createStdio(request),

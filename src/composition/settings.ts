@@ -14,6 +14,7 @@ import type { RuntimeEntry } from '../config/runtime-entries.js';
 import type { BridgeOptions } from '../network/default-bridge.js';
 import { chosenBackend } from '../network/firewall-backends.js';
 import type { RuntimeChoice, TaskService } from '../ports/supervisor.js';
+import type { AppArmor } from '../runtime/apparmor/apparmor.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 import type { Roots } from './roots.js';
 import { chooseRuntime, RUNC_SHIM } from './runtime-choice.js';
@@ -27,6 +28,12 @@ export interface Settings {
   readonly shown: () => SystemSettings;
   runtimeChoice(name: string): RuntimeChoice;
   components(tasks: TaskService): Promise<ComponentVersion[]>;
+}
+
+/** The host's means to confine containers. */
+interface Confinement {
+  readonly facts: HostFacts;
+  readonly appArmor: AppArmor | undefined;
 }
 
 export function containerDefaults(config: Config, hostname: string, facts: HostFacts): ContainerDefaults {
@@ -57,9 +64,10 @@ function cgroupnsMode({ defaultCgroupnsMode }: FixedConfig, { cgroup }: HostFact
 export async function systemSettings(
   current: () => Config,
   roots: Roots,
-  facts: HostFacts,
+  confinement: Confinement,
   id: string,
 ): Promise<Settings> {
+  const { facts } = confinement;
   const config = current();
   const { cgroupDriver } = config;
   const initPath = config.initPath || (await firstOnPath(INIT_BINARIES));
@@ -73,7 +81,7 @@ export async function systemSettings(
       dataRoot: roots.dataRoot,
       cgroupDriver,
       cgroupVersion: facts.cgroup.version === 2 ? '2' : '1',
-      securityOptions: securityOptions(current(), roots, facts),
+      securityOptions: securityOptions(current(), roots, confinement),
       supervisorAddress: config.supervisor || join(roots.execRoot, 'supervisor', 'supervisor.sock'),
       initBinary: initPath === '' ? '' : (initPath.split('/').at(-1) ?? ''),
       limits: facts.cgroup,
@@ -136,9 +144,9 @@ function shownRuntimes({ runtimes }: Config): SystemSettings['runtimes'] {
   return Object.fromEntries(all.map(([name, entry]) => [name, describe(entry)]));
 }
 
-function securityOptions(config: Config, roots: Roots, facts: HostFacts): readonly string[] {
+function securityOptions(config: Config, roots: Roots, { facts, appArmor }: Confinement): readonly string[] {
   return [
-    ...(facts.apparmor ? ['name=apparmor'] : []),
+    ...(appArmor?.isInEffect ? ['name=apparmor'] : []),
     ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
     ...(roots.idMaps ? ['name=userns'] : []),
     ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),

@@ -29,6 +29,8 @@ export interface SpecInput {
   readonly shmPath?: string;
   /** Host path of the init binary if the container runs under one. */
   readonly initPath?: string;
+  /** Name of the AppArmor profile; undefined where that is not in effect. */
+  readonly appArmorProfile?: string | undefined;
 }
 
 export interface BuiltSpec {
@@ -53,11 +55,16 @@ export interface ExecSpecInput {
   readonly privileged: boolean;
   /** Height and width. */
   readonly consoleSize?: readonly [number, number];
+  /** The profile of the container; undefined if it has none. */
+  readonly appArmorProfile?: string | undefined;
 }
 
 export interface SpecBuilder {
+  /** Returns the AppArmor profile for a container with these settings; undefined where that is not in effect. */
+  appArmorProfile(hostConfig: Pick<HostConfig, 'Privileged' | 'SecurityOpt'>): string | undefined;
   /**
-   * Builds the spec of a container. It reads passwd, group and device files, and writes nothing.
+   * Builds the spec of a container. It reads passwd, group and device files, writes nothing, and has
+   * the default AppArmor profile loaded when the kernel has lost it.
    * @throws EngineError invalid, not-found when something that the container asks for is missing.
    */
   build(input: SpecInput): Promise<BuiltSpec>;

@@ -39,6 +39,7 @@ export interface HostFacts {
   /** The capabilities that the daemon can give, in the kernel's order. */
   readonly capabilities: readonly string[];
   readonly cgroup: CgroupFacts;
+  /** Whether the kernel has AppArmor, and this process can see what it has loaded. */
   readonly apparmor: boolean;
   readonly seccomp: boolean;
   /** Whether programs of the x32 ABI may run; true when it is not known. */
@@ -59,7 +60,7 @@ export async function readHostFacts(): Promise<HostFacts> {
   const [status, cgroup, apparmor, systemd] = await Promise.all([
     readFile('/proc/self/status', 'utf8'),
     readCgroupFacts(),
-    readFile('/sys/module/apparmor/parameters/enabled', 'utf8').then((text) => text.startsWith('Y'), no),
+    hasAppArmor(),
     // sd_booted(3) looks for the same directory.
     stat('/run/systemd/system').then((stats) => stats.isDirectory(), no),
   ]);
@@ -77,6 +78,15 @@ export async function readHostFacts(): Promise<HostFacts> {
     recursiveReadOnly: major > 5 || (major === 5 && minor >= 12),
     systemd,
   };
+}
+
+/** The runtime asks the same before it applies a profile. */
+async function hasAppArmor(): Promise<boolean> {
+  const [enabled, isVisible] = await Promise.all([
+    readFile('/sys/module/apparmor/parameters/enabled', 'utf8').then((text) => text.startsWith('Y'), no),
+    exists('/sys/kernel/security/apparmor'),
+  ]);
+  return enabled && isVisible;
 }
 
 async function readCgroupFacts(): Promise<CgroupFacts> {

@@ -26,6 +26,7 @@ interface Common {
   readonly tty: boolean;
   readonly privileged: boolean;
   readonly consoleSize: readonly [number, number] | undefined;
+  readonly appArmorProfile: string | undefined;
 }
 
 async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessDefaults): Promise<OciProcess> {
@@ -49,7 +50,7 @@ async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessD
     capabilities: processCapabilities(capabilities, user.uid),
     ...(rlimits.length === 0 ? {} : { rlimits }),
     noNewPrivileges: security.noNewPrivileges ?? false,
-    ...(facts.apparmor && security.apparmor ? { apparmorProfile: security.apparmor } : {}),
+    ...(common.appArmorProfile === undefined ? {} : { apparmorProfile: common.appArmorProfile }),
     oomScoreAdj: hostConfig.OomScoreAdj,
   };
 }
@@ -73,6 +74,7 @@ export async function buildInitProcess(
       tty: config.Tty,
       privileged: hostConfig.Privileged,
       consoleSize: hostConfig.ConsoleSize,
+      appArmorProfile: input.appArmorProfile,
     },
     facts,
     defaults,
@@ -98,6 +100,7 @@ export async function buildExecProcess(
       tty: input.tty,
       privileged: input.privileged || hostConfig.Privileged,
       consoleSize: input.consoleSize,
+      appArmorProfile: input.appArmorProfile,
     },
     facts,
     defaults,

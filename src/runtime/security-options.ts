@@ -35,7 +35,7 @@ export function parseSecurityOptions(options: readonly string[]): SecurityOption
     const [name, value] = split(option);
     if (value === undefined) throw invalid(`invalid --security-opt 1: ${JSON.stringify(option)}`);
     if (name === 'seccomp') seccomp = value;
-    else if (name === 'apparmor') apparmor = value;
+    else if (name === 'apparmor') apparmor = profileName(value, option);
     else if (name === 'no-new-privileges') noNewPrivileges = parseBoolean(value, option);
     else if (name === 'writable-cgroups') writableCgroups = parseBoolean(value, option);
     // Labels only matter on SELinux hosts, as in the known engine.
@@ -47,6 +47,12 @@ export function parseSecurityOptions(options: readonly string[]): SecurityOption
 function split(option: string): [string, string | undefined] {
   const at = option.includes('=') ? option.indexOf('=') : option.indexOf(':');
   return at === -1 ? [option, undefined] : [option.slice(0, at), option.slice(at + 1)];
+}
+
+/** The kernel takes what is behind a line break for a command of its own. */
+function profileName(value: string, option: string): string {
+  if (/\p{Cc}/u.test(value)) throw invalid(`invalid --security-opt 2: ${JSON.stringify(option)}`);
+  return value;
 }
 
 function parseBoolean(value: string, option: string): boolean {

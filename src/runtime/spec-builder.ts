@@ -3,6 +3,7 @@ import { invalid } from '../errors/engine-error.js';
 import type { IdRange } from '../ports/id-maps.js';
 import type { BuiltSpec, SpecBuilder, SpecInput } from '../ports/runtime.js';
 import type { OciSpec } from '../ports/supervisor.js';
+import type { AppArmor } from './apparmor/apparmor.js';
 import { applyCdiEdits } from './cdi-edits.js';
 import { resolveDeviceRequests } from './device-requests.js';
 import { buildDevices } from './devices.js';
@@ -28,14 +29,19 @@ export interface DaemonDefaults extends ProcessDefaults {
   readonly seccomp: SeccompProfile | 'builtin' | 'unconfined';
   /** Directories with specifications of CDI devices; if there are none, no container can ask for such devices. */
   readonly cdiSpecDirs: readonly string[];
+  /** Undefined on hosts without it. */
+  readonly appArmor: AppArmor | undefined;
 }
 
-/** Makes the builder. `defaults` is called for each container, because the daemon's configuration may change. */
-export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaults): SpecBuilder {
+/** Returns a function that makes the filter of a container with these capabilities; undefined: it has none. */
+function seccompChooser(
+  facts: HostFacts,
+  defaults: () => DaemonDefaults,
+): (input: SpecInput, capabilities: readonly string[]) => OciSeccomp | undefined {
   const defaultProfile = defaultSeccompProfile(facts.x32);
   const builtin = new Map<string, OciSeccomp>();
 
-  function seccompFor({ hostConfig }: SpecInput, capabilities: readonly string[]): OciSeccomp | undefined {
+  return ({ hostConfig }, capabilities) => {
     const chosen = parseSecurityOptions(hostConfig.SecurityOpt ?? []).seccomp;
     const profile = chosen ?? (hostConfig.Privileged ? 'unconfined' : defaults().seccomp);
     if (profile === 'unconfined') return undefined;
@@ -52,6 +58,15 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
     if (builtin.size >= 64) builtin.clear();
     builtin.set(key, filter);
     return filter;
+  };
+}
+
+/** Makes the builder. `defaults` is called for each container, because the daemon's configuration may change. */
+export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaults): SpecBuilder {
+  const seccompFor = seccompChooser(facts, defaults);
+
+  async function requireProfile({ appArmorProfile }: Pick<SpecInput, 'appArmorProfile'>): Promise<void> {
+    if (appArmorProfile !== undefined) await defaults().appArmor?.require(appArmorProfile);
   }
 
   async function build(input: SpecInput): Promise<BuiltSpec> {
@@ -64,6 +79,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
       buildResources(hostConfig),
       settlePropagation(input.mounts),
       resolveDeviceRequests(hostConfig.DeviceRequests, defaults().cdiSpecDirs),
+      requireProfile(input),
     ]);
     const mounts = buildMounts(
       { ...input, mounts: propagation.mounts },
@@ -99,7 +115,11 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
   }
 
   return {
+    appArmorProfile: (hostConfig) => defaults().appArmor?.profileOf(hostConfig),
     build,
-    buildExec: async (input) => ({ ...(await buildExecProcess(input, facts, defaults())) }),
+    buildExec: async (input) => {
+      await requireProfile(input);
+      return { ...(await buildExecProcess(input, facts, defaults())) };
+    },
   };
 }

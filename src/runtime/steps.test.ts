@@ -291,6 +291,7 @@ test('security options in both spellings', () => {
   assert.throws(() => parseSecurityOptions(['x']), /invalid --security-opt 1: "x"/);
   assert.throws(() => parseSecurityOptions(['x=y']), /invalid --security-opt 2: "x=y"/);
   assert.throws(() => parseSecurityOptions(['no-new-privileges=maybe']), /invalid --security-opt 2/);
+  assert.throws(() => parseSecurityOptions(['apparmor=x\nunconfined']), /invalid --security-opt 2/);
 });
 
 test("sysctls: defaults only where the network is the container's own", () => {

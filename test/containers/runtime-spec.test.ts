@@ -46,6 +46,7 @@ before(async () => {
     ],
     seccomp: 'builtin',
     cdiSpecDirs: [],
+    appArmor: undefined,
   }));
 });
 

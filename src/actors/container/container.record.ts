@@ -84,6 +84,8 @@ export interface ContainerRecord {
   /** A user stopped the container: with `unless-stopped` it stays down at the next start of the daemon. */
   readonly manuallyStopped: boolean;
   readonly logPath: string;
+  /** The AppArmor profile of the last start; undefined where that was not in effect. */
+  readonly appArmorProfile?: string | undefined;
 }
 
 /** Returns true while processes of the container may run. */

@@ -304,7 +304,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     Platform: 'linux',
     MountLabel: '',
     ProcessLabel: '',
-    AppArmorProfile: '',
+    AppArmorProfile: record.appArmorProfile ?? '',
     ExecIDs: execIds.length === 0 ? null : execIds,
     HostConfig: hostConfigView(record, context),
     GraphDriver: { Data: context.graphData(record.id).Data, Name: context.graphData(record.id).Name },

@@ -118,6 +118,7 @@ async function perform(
   const points = [...given, ...mounts.points];
   const taken = new Set(mounts.points.map(({ Destination }) => Destination));
   const { buildArgs } = request;
+  const hostConfig = stepHostConfig(request.run, instruction, network, defaults);
   const [stubs, { spec }] = await allDone([
     deps.pool.run('build-find-stubs', { rootfs, destinations: points.flatMap(stubOf) }),
     deps.specs.build({
@@ -125,7 +126,7 @@ async function perform(
       name: id,
       argv: step.argv,
       config: stepConfig(state.config, stepHostname(request)),
-      hostConfig: stepHostConfig(request.run, instruction, network, defaults),
+      hostConfig,
       environment: stepEnvironment({ env: step.env, buildArgs, sshSocket: mounts.sshSocket }),
       rootfs,
       netnsPath: sandbox.path,
@@ -133,6 +134,7 @@ async function perform(
       mounts: points.filter((point) => mounts.points.includes(point) || !taken.has(point.Destination)),
       cgroupsPath: defaults.cgroupsPath(id, request.run.cgroupParent),
       userns: deps.idMaps,
+      appArmorProfile: deps.specs.appArmorProfile(hostConfig),
     }),
   ]);
   const runtime = await withHiddenEnvironment(defaults.runtime, spec, mounts.secretEnv, place);

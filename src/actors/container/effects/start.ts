@@ -29,7 +29,8 @@ export async function startContainer(
   const volumes = new VolumeUse(deps, before);
   const userns = usernsMaps(deps, before);
   try {
-    const starting = withState(before, { status: 'starting', startedAt: now(), error: '', oomKilled: false });
+    const confined = { ...before, appArmorProfile: deps.specs.appArmorProfile(effectiveHostConfig(before)) };
+    const starting = withState(confined, { status: 'starting', startedAt: now(), error: '', oomKilled: false });
     const saved = records.save(starting);
     // This marks a failure as handled; it is thrown where `saved` is awaited below.
     saved.catch(() => undefined);
@@ -97,6 +98,7 @@ function specInput(deps: ContainerDeps, starting: ContainerRecord, opened: Opene
       Env: [...linkEnvironment(starting, linked), ...(starting.config.Env ?? [])],
     },
     hostConfig: effectiveHostConfig(starting),
+    appArmorProfile: starting.appArmorProfile,
     ...opened,
     cgroupsPath: deps.cgroupsPathFor(starting),
     ...optional('initPath', deps.initPathFor(starting)),
