@@ -1,6 +1,7 @@
 /**
- * Runs the compiled tests: those beside the sources in one sandbox, each file of test/, which start real daemons, in a
- * sandbox of its own, several at a time. What a file made goes with its sandbox, so a failing file stays alone.
+ * Runs the compiled tests: those beside the sources in few processes (import-tests.mjs says why), each file of test/,
+ * which start real daemons, in a sandbox of its own, several at a time. What a file made goes with its sandbox, so a
+ * failing file stays alone.
  *
  *   node scripts/run-tests.mjs [part-of-a-path | compiled-file.js ...]
  *
@@ -14,7 +15,7 @@ import { ROOT } from './ensure-packages.mjs';
 import { endSandboxes, runInSandbox } from './sandbox.mjs';
 
 const FILE_TIMEOUT_MS = 15 * 60_000;
-const RUN_FILE = join(ROOT, 'scripts', 'run-file.mjs');
+const IMPORT_TESTS = join(ROOT, 'scripts', 'import-tests.mjs');
 const RUN_ONE = [
   '--test-force-exit',
   ...['--test-reporter', join(ROOT, 'scripts', 'test-report.mjs'), '--test-reporter-destination', 'stdout'],
@@ -24,6 +25,8 @@ const IN_MACHINE = 'vm/';
 const COMPILED = join(ROOT, 'dist');
 /** Most of the time a test waits for something: a container that starts, a timer, a disk. */
 const FILES_PER_PROCESSOR = 3;
+/** So many processes run the tests beside the sources. */
+const UNIT_PROCESSES = 2;
 /** Files that take longest, though they are not the largest ones. */
 const LONG = /\/(resume|isolation|quickstart|published-ports|fsck|hostile-archives|streams|empty-input)\.test\.js$/;
 
@@ -43,14 +46,13 @@ function testFiles(dir) {
     .map((path) => join(COMPILED, path.replace(/ts$/, 'js')));
 }
 
-/** Runs files in one sandbox, prints their report when they are done, and gives their counts and what failed. */
-async function runFiles(files, concurrency) {
+/** Runs files in one process, prints their report when they are done, and gives their counts and what failed. */
+async function runFiles(files) {
   const id = (runs += 1);
   const [log, summary] = [join(directory, `${id}.log`), join(directory, `${id}.json`)];
   const started = Date.now();
-  // One file needs no process that watches over it: the sandbox ends it.
-  const command = files.length === 1 ? [...RUN_ONE, ...files] : [RUN_FILE, String(concurrency), ...files];
-  const { status, cpuSeconds } = await runInSandbox([process.execPath, ...command], {
+  const program = files.length === 1 ? files : [IMPORT_TESTS, ...files];
+  const { status, cpuSeconds } = await runInSandbox([process.execPath, ...RUN_ONE, ...program], {
     cwd: ROOT,
     log,
     timeoutMs: FILE_TIMEOUT_MS,
@@ -80,9 +82,9 @@ async function makeSeed() {
   });
 }
 
-/** Takes files from the front of `queue` until it is empty. */
+/** Takes groups of files from the front of `queue` until it is empty. */
 async function work(queue, results) {
-  for (let file = queue.shift(); file !== undefined; file = queue.shift()) results.set(file, await runFiles([file], 1));
+  for (let files = queue.shift(); files !== undefined; files = queue.shift()) results.set(files, await runFiles(files));
 }
 
 /** The long files first, then the largest: none that takes long shall begin when all others are done. */
@@ -94,21 +96,22 @@ function longestFirst(files) {
 
 async function runAll() {
   const units = testFiles('src');
-  const queue = longestFirst([...named, ...testFiles('test')]);
+  const others = longestFirst([...named, ...testFiles('test')]);
+  const groups = Array.from({ length: UNIT_PROCESSES }, (_, at) =>
+    units.filter((_file, index) => index % UNIT_PROCESSES === at),
+  ).filter(({ length }) => length > 0);
+  const queue = [...groups, ...others.map((file) => [file])];
   const results = new Map();
-  const unitRun = units.length > 0 ? runFiles(units, 2).then((result) => results.set(units, result)) : undefined;
   // Each file would do it otherwise, all at the same time.
-  if (queue.length > 0) await makeSeed();
+  if (others.length > 0) await makeSeed();
   const width = availableParallelism() * FILES_PER_PROCESSOR;
-  const workers = Array.from({ length: width }, () => work(queue, results));
-  await Promise.all([...workers, unitRun]);
-  const again = [...results].filter(([, { failures }]) => failures.length > 0).map(([key]) => key);
+  await Promise.all(Array.from({ length: width }, () => work(queue, results)));
+  const again = [...results].filter(([, { failures }]) => failures.length > 0).map(([files]) => files);
   const recovered = [];
-  for (const key of again) {
-    const first = results.get(key);
-    const files = typeof key === 'string' ? [key] : key;
-    const second = await runFiles(files, 1);
-    results.set(key, second);
+  for (const files of again) {
+    const first = results.get(files);
+    const second = await runFiles(files);
+    results.set(files, second);
     if (second.failures.length === 0) recovered.push(...first.failures);
   }
   report([...results.values()], recovered);

@@ -21,7 +21,9 @@ async function* withoutCounts(source) {
     // Where several files are run, each has a plan of its own, and counts only in some versions of Node.
     if (event.type === 'test:plan' && nesting === 0) isOver = true;
     const isCount = isOver && event.type === 'test:diagnostic' && nesting === 0 && COUNTER.exec(message);
-    if (event.type === 'test:fail') failures.push({ name, file: file ?? '' });
+    // A suite fails with its tests, which are told themselves.
+    const isSuiteOfFailures = event.data.details?.error?.failureType === 'subtestsFailed';
+    if (event.type === 'test:fail' && !isSuiteOfFailures) failures.push({ name, file: file ?? '' });
     if (isCount) counts[isCount[1]] = Number(isCount[2]);
     else yield event;
   }

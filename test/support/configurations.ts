@@ -1,9 +1,8 @@
-/** Configurations from files of a private directory, which is removed after the tests of the file. */
+/** Configurations from files of a private directory, which is removed when the process ends. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after } from 'node:test';
 import { isEngineError } from '../../src/errors/engine-error.js';
 import type { Host } from '../../src/config/host.js';
 import { loadConfig } from '../../src/config/load.js';
@@ -11,7 +10,8 @@ import type { LoadedConfig } from '../../src/config/settings.js';
 
 const dir = mkdtempSync(join(tmpdir(), 'engined-config-'));
 let count = 0;
-after(() => rmSync(dir, { recursive: true, force: true }));
+// Several test files in one process may share this module, so it must not end with the first of them.
+process.once('exit', () => rmSync(dir, { recursive: true, force: true }));
 
 export function file(content: unknown): string {
   const path = join(dir, `${count++}.json`);

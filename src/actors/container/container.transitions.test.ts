@@ -3,7 +3,7 @@
  * executed: effects, hooks and replies that are only touched fail the test.
  */
 import assert from 'node:assert/strict';
-import { mock, test } from 'node:test';
+import { after, before, mock, test } from 'node:test';
 import { initialTransition, transition, type ExecutableActionObject, type StateValue } from 'xstate';
 import { assertTablesKnowStates, never, NoReplies, pathOf } from '../../../test/support/pure-machines.js';
 import { isEngineError } from '../../errors/engine-error.js';
@@ -15,7 +15,8 @@ import type { ActParams } from './steps/step.js';
 import { CASES, eventsFor, NOW } from './transition-cases.js';
 import { BEGINNINGS, TRANSITIONS } from './transition-table.js';
 
-mock.timers.enable({ apis: ['Date'], now: NOW });
+before(() => mock.timers.enable({ apis: ['Date'], now: NOW }));
+after(() => mock.timers.reset());
 
 /** Every member can be read from this object, but none can be called. */
 const untouched = new Proxy({} as ContainerEffects & ContainerHooks, { get: () => never });
