@@ -25,6 +25,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['supervisor', (life) => life.parts.drivers.supervisor.stop({ leavesTasks: leavesTasks(life) })],
   ['authorization plugins', ({ parts }) => parts.authorization.close()],
   ['events', ({ parts }) => parts.drivers.events.close()],
+  ['kept replies', ({ parts }) => parts.drivers.keptReplies.close()],
   ['layers', ({ parts }) => parts.drivers.layers.close()],
   ['workers', closeWorkers],
   ['volume plugins', ({ parts }) => parts.drivers.volumePlugins.close()],

@@ -18,6 +18,7 @@ import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { LayerStore } from '../ports/storage.js';
 import { internal, isEngineError } from '../errors/engine-error.js';
 import { cdiDirs } from '../config/cdi-dirs.js';
+import { JournaledReplies } from '../retries/kept-replies.js';
 import { loadSeccompProfile, type SeccompProfile } from '../runtime/seccomp.js';
 import { createSpecBuilder } from '../runtime/spec-builder.js';
 import { ArchiveWorkers } from '../storage/archives.js';
@@ -52,6 +53,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     dir: join(dataRoot, 'events'),
     onFailure: (error) => log.error({ err: error }, 'events are not recorded'),
   });
+  const keptReplies = await JournaledReplies.open(join(dataRoot, 'retries'), log);
   const supervisor = composeSupervisor(base);
   const layers = await openLayers(base, pool);
   const images = new FileImageStore(join(dataRoot, driverPath(layers.driver, '')), layers, base.reserve.urgent);
@@ -92,6 +94,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     usage,
     pool,
     events,
+    keptReplies,
     metrics,
     emit,
     supervisor,

@@ -59,7 +59,7 @@ export async function composeParts(
 
 function composeFront(
   { live, log }: Base,
-  { metrics }: Drivers,
+  { metrics, keptReplies }: Drivers,
   {
     routes,
     authorization,
@@ -71,6 +71,7 @@ function composeFront(
     audit: new AuditLog(log, () => live.current.features['audit'] === true),
     product: { version: PRODUCT_VERSION, experimental: live.fixed.experimental },
     logger: log,
+    keptReplies,
     ...(metrics.requests === undefined ? {} : { observer: metrics.requests }),
     jsonParser: (text) => bodyPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
     routes,

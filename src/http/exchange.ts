@@ -6,6 +6,7 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { ArchiveSource } from '../ports/archives.js';
+import type { Attempt } from '../ports/kept-replies.js';
 import type { Query } from './query.js';
 import type { ResponseStream } from './response-stream.js';
 
@@ -37,6 +38,9 @@ export interface Exchange {
   readonly query: Query;
   /** Returns a request header by its lower-case name; undefined when absent. */
   header(name: string): string | undefined;
+
+  /** The request has a key, and is done under this. Undefined for others, and after the reply. */
+  readonly attempt: Attempt | undefined;
 
   /** Aborted when the client goes away before the reply is complete. */
   readonly signal: AbortSignal;

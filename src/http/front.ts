@@ -1,5 +1,6 @@
 /** The HTTP front: routes, and the listeners that serve them. */
 import type { Authorizer } from '../ports/authorization.js';
+import type { KeptReplies } from '../ports/kept-replies.js';
 import type { Logger } from '../ports/logger.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { AuditLog } from './audit.js';
@@ -21,6 +22,8 @@ export interface FrontOptions {
   /** May deny any routed request. */
   readonly authorizer?: Authorizer;
   readonly audit?: AuditLog;
+  /** Has the replies of requests with an `Idempotency-Key`. */
+  readonly keptReplies?: KeptReplies;
   /** Parses large JSON bodies in another thread. */
   readonly jsonParser?: JsonParser;
 }
@@ -42,6 +45,7 @@ export function createFront(options: FrontOptions): Front {
     ...(options.observer === undefined ? {} : { observer: options.observer }),
     ...(options.authorizer === undefined ? {} : { authorizer: options.authorizer }),
     ...(options.audit === undefined ? {} : { audit: options.audit }),
+    ...(options.keptReplies === undefined ? {} : { keptReplies: options.keptReplies }),
     ...(options.jsonParser === undefined ? {} : { jsonParser: options.jsonParser }),
   });
   const maxInFlight = options.maxInFlight ?? 8192;

@@ -2,15 +2,18 @@
 import type { Socket } from 'node:net';
 import { EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
+import { isAttempt, type Attempt, type KeptReplies, type RetryKind } from '../ports/kept-replies.js';
 import type { Logger } from '../ports/logger.js';
 import type { AuditLog } from './audit.js';
 import { authorizationReply, authorizationRequest, withShownBody } from './authorization.js';
-import { errorBody, statusOf } from './error-status.js';
+import { errorBody, isTrouble, messageBody, statusOf } from './error-status.js';
 import type { Exchange, Headers, HijackOptions } from './exchange.js';
 import type { Gate, PendingExchange, RequestSummary } from './gate.js';
 import { HeldStream } from './held-stream.js';
 import { IncomingRequest, type RoutedRequest } from './incoming-request.js';
-import type { JsonParser } from './json-body.js';
+import { jsonLimitsOf, type JsonParser } from './json-body.js';
+import { KEY_HEADER, keyedRequest } from './keyed-request.js';
+import { keptStream } from './kept-stream.js';
 import type { Peer } from './peer.js';
 import { CLIENT_LEFT, type RequestObserver } from './request-observer.js';
 import { statusLine, type ReplyHead, type ResponseHeads } from './response-head.js';
@@ -19,6 +22,8 @@ import { runAll } from './stream-state.js';
 import type { StreamOwner, Transport } from './transport.js';
 
 const RAW_STREAM = 'application/vnd.docker.raw-stream';
+const JSON_TYPE = 'application/json';
+const TAKEN_OVER = 'the request with this Idempotency-Key was served, and its connection carries what it gives';
 const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });
 
 /** The exchanges of one front share these services. */
@@ -29,6 +34,8 @@ export interface ExchangeServices {
   /** Asked before a handler runs, and before its reply is sent. */
   readonly authorizer?: Authorizer;
   readonly audit?: AuditLog;
+  /** Has the replies of requests with an `Idempotency-Key`; absent: the header has no effect. */
+  readonly keptReplies?: KeptReplies;
   /** Parses bodies that would hold up other requests on this thread; absent: they are parsed on this thread. */
   readonly jsonParser?: JsonParser;
 }
@@ -43,6 +50,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
   /** A stream that may not be sent yet. */
   #held: HeldStream | undefined;
   #authorized: AuthorizedRequest | undefined;
+  #attempt: Attempt | undefined;
   /** `open` until a reply is begun, `over` when it is complete or the client is gone. */
   #phase: 'open' | 'begun' | 'over' = 'open';
   #gone = false;
@@ -70,6 +78,10 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     return this.#phase === 'over';
   }
 
+  get attempt(): Attempt | undefined {
+    return this.#attempt;
+  }
+
   protected get isAuthorized(): boolean {
     return this.#authorized !== undefined;
   }
@@ -86,11 +98,11 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
   }
 
   sendJson(status: number, value: unknown, headers?: Headers): void {
-    this.#reply(status, 'application/json', `${JSON.stringify(value)}\n`, headers);
+    this.#reply(status, JSON_TYPE, `${JSON.stringify(value)}\n`, headers);
   }
 
   sendRenderedJson(status: number, json: string | Uint8Array, headers?: Headers): void {
-    this.#reply(status, 'application/json', json, headers);
+    this.#reply(status, JSON_TYPE, json, headers);
   }
 
   sendRendered(status: number, contentType: string, body: string | Uint8Array): void {
@@ -117,13 +129,20 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
       this.transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete, unreadBytes);
     if (this.#authorized === undefined) {
       this.#stream = open(this);
-      return this.#stream;
+      return this.#keeping(this.#stream, headers);
     }
     const held = new HeldStream(this, () => this.transport.abort());
     this.#held = held;
     this.#stream = held;
     this.#whenAllowed(this.#authorized, head, undefined, () => held.release(open));
-    return held;
+    return this.#keeping(held, headers);
+  }
+
+  #keeping(stream: ResponseStream, headers: Headers | undefined): ResponseStream {
+    const attempt = this.#attempt;
+    if (attempt === undefined) return stream;
+    const contentType = headers?.['Content-Type'] ?? JSON_TYPE;
+    return keptStream(stream, { attempt, contentType, hasFailed: () => this.#hasFailed });
   }
 
   hijack(options: HijackOptions): Promise<Socket> {
@@ -145,6 +164,8 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     const common = this.#services.heads.render(status, undefined, undefined);
     await this.#authorized?.authorizeReply(authorizationReply(common, undefined));
     this.#begin(status);
+    // The bytes of the connection cannot be given again, so who repeats the request is told that it was done.
+    void this.#settleAttempt(409, JSON_TYPE, messageBody(TAKEN_OVER));
     const socket = this.transport.takeSocket();
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
     if (commonHeaders) lines.push(`${common.name}: ${common.value}`);
@@ -173,7 +194,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
       const { audit, authorizer } = this.#services;
       if (audit?.covers(this.match.route) === true) this.#auditedPeer = this.transport.peer;
       this.#gate.requireAllowed(this.method, this.match);
-      const pending = authorizer?.active === true ? this.#runAuthorized(authorizer) : this.match.route.handler(this);
+      const pending = authorizer?.active === true ? this.#runAuthorized(authorizer) : this.#handle();
       if (pending === undefined) {
         this.#requireReply();
       } else {
@@ -243,21 +264,62 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     body: string | Uint8Array | undefined,
     headers: Headers | undefined,
   ): void {
+    const kept = this.#settleAttempt(status, contentType, body);
     // A client that left is no fault of the handler, which may not have noticed yet.
     if (this.#gone) return;
     const head = this.#services.heads.render(status, contentType, headers);
     this.#begin(status);
-    if (this.#authorized === undefined) return this.#send(head, body, false);
+    const authorized = this.#authorized;
+    if (authorized === undefined && kept === undefined) return this.#send(head, body, false);
     this.#gate.pending.add(this);
-    this.#whenAllowed(this.#authorized, head, this.match.route.body === 'secret' ? undefined : body, () =>
-      this.#send(head, body, false),
-    );
+    const send = (): void => void (this.over || this.#send(head, body, false));
+    const shown = this.match.route.body === 'secret' ? undefined : body;
+    const sendAllowed = authorized === undefined ? send : () => this.#whenAllowed(authorized, head, shown, send);
+    if (kept === undefined) sendAllowed();
+    else void kept.then(sendAllowed);
+  }
+
+  /** Keeps what a request with a key is answered; resolves when it is kept. A failure of the daemon is no answer. */
+  #settleAttempt(
+    status: number,
+    contentType: string | undefined,
+    body: string | Uint8Array | undefined,
+  ): Promise<void> | undefined {
+    const attempt = this.#attempt;
+    this.#attempt = undefined;
+    if (status >= 500) attempt?.drop();
+    return status >= 500 ? undefined : attempt?.keep({ status, contentType, body: Buffer.from(body ?? '').toString() });
   }
 
   /** @param gone true when the handler does not know that this is the end. */
   #send(head: ReplyHead, body: string | Uint8Array | undefined, gone: boolean): void {
     this.transport.reply(head, body);
     this.settle(gone);
+  }
+
+  /** Runs the handler, unless the request has a key and the reply to it is there. */
+  #handle(): void | Promise<void> {
+    const { keptReplies } = this.#services;
+    const { retry, handler } = this.match.route;
+    if (retry === undefined || keptReplies === undefined) return handler(this);
+    const key = this.header(KEY_HEADER);
+    const kind = key === undefined ? undefined : retry(this);
+    return key === undefined || kind === undefined ? handler(this) : this.#handleKeyed(keptReplies, key, kind);
+  }
+
+  async #handleKeyed(keptReplies: KeptReplies, key: string, kind: RetryKind): Promise<void> {
+    const { route } = this.match;
+    const body = route.body === 'json' && this.bodyLength !== 0 ? this.body : undefined;
+    const { method, path, version } = this;
+    const query = this.head.getQuery() ?? '';
+    const parts = { kind, key, peer: this.transport.peer, method, path, version, query };
+    const { request, bytes } = await keyedRequest(parts, body, jsonLimitsOf(route).bytes);
+    if (bytes !== undefined) this.replaceBody(bytes);
+    const admitted = await keptReplies.admit(request);
+    if (!isAttempt(admitted)) return this.#reply(admitted.status, admitted.contentType, admitted.body, undefined);
+    if (this.#gone) return admitted.drop();
+    this.#attempt = admitted;
+    await route.handler(this);
   }
 
   /** Shows the request to those who authorize, then runs the handler on exactly what they saw. */
@@ -271,7 +333,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     };
     if (this.match.route.body === 'json' && this.bodyLength !== 0) await withShownBody(this.body, this.bodyLength, ask);
     else await ask(undefined);
-    if (!this.#gone) await this.match.route.handler(this);
+    if (!this.#gone) await this.#handle();
   }
 
   /** Runs `send` when the reply may be sent; otherwise its refusal takes its place. */
@@ -292,7 +354,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     this.#status = statusOf(error);
     if (this.#status >= 500) this.#log(error, 'request failed');
     this.#held?.deny();
-    this.#send(this.#services.heads.render(this.#status, 'application/json', undefined), errorBody(error), true);
+    this.#send(this.#services.heads.render(this.#status, JSON_TYPE, undefined), errorBody(error), true);
   }
 
   #begin(status: number): void {
@@ -308,6 +370,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
 
   #fail(error: unknown): void {
     if (this.#gone) {
+      void this.#settleAttempt(statusOf(error), JSON_TYPE, errorBody(error));
       // The consequence of the client's leaving; anything else would be a bug worth seeing.
       if (!isEngineError(error, 'cancelled')) this.#log(error, 'request failed after the client had left');
       return;
@@ -330,11 +393,4 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     const fields = { req: this.id, method: this.method, path: this.path, err: error };
     this.#services.logger[isTrouble(error) ? 'error' : 'info'](fields, message);
   }
-}
-
-/** False for what a client asked for in vain, also where its status is 500: a registry that does not let it in. */
-function isTrouble(error: unknown): boolean {
-  if (!isEngineError(error)) return true;
-  if (isEngineError(error.cause, 'unauthorized') || isEngineError(error.cause, 'forbidden')) return false;
-  return error.kind === 'internal' || error.kind === 'data-loss';
 }

@@ -1,5 +1,6 @@
 /** The files of routes/ declare by this what they serve. */
-import type { Handler } from './exchange.js';
+import type { RetryKind } from '../ports/kept-replies.js';
+import type { Exchange, Handler } from './exchange.js';
 
 export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
 
@@ -22,6 +23,9 @@ export type BodyKind = 'json' | 'archive' | 'secret';
  */
 export type UploadPart = 'takes' | 'precedes';
 
+/** Says what a key of the request means; undefined: nothing. */
+export type Retry = (x: Exchange) => RetryKind | undefined;
+
 export interface Route {
   readonly method: Method;
   readonly pattern: string;
@@ -29,7 +33,12 @@ export interface Route {
   readonly hijack: HijackPoint | undefined;
   readonly body: BodyKind;
   readonly upload: UploadPart | undefined;
+  /** Absent on routes whose requests cannot be repeated under a key. */
+  readonly retry: Retry | undefined;
 }
+
+/** The `retry` of a route whose requests are done once, and answered alike when they come again. */
+export const ONCE: Retry = () => 'once';
 
 /**
  * Declares a route. The pattern is a path without version prefix; `{name}` stands for one segment and `{name...}` for
@@ -40,7 +49,13 @@ export function route(
   method: Method,
   pattern: string,
   handler: Handler,
-  options: { readonly hijack?: HijackPoint; readonly body?: BodyKind; readonly upload?: UploadPart } = {},
+  options: {
+    readonly hijack?: HijackPoint;
+    readonly body?: BodyKind;
+    readonly upload?: UploadPart;
+    readonly retry?: Retry;
+  } = {},
 ): Route {
-  return { method, pattern, handler, hijack: options.hijack, body: options.body ?? 'json', upload: options.upload };
+  const { hijack, body = 'json', upload, retry } = options;
+  return { method, pattern, handler, hijack, body, upload, retry };
 }

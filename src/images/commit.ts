@@ -19,6 +19,8 @@ export interface CommitRequest {
   readonly changes: readonly string[];
   readonly author: string;
   readonly comment: string;
+  /** RFC 3339. */
+  readonly created: string;
   /** Repository with tag to name the image by. */
   readonly reference: string | undefined;
   readonly architecture: string;
@@ -123,9 +125,8 @@ function documentOf(
   layer: LayerInfo,
   below: readonly Digest[],
 ): ImageConfigDocument {
-  const { image, author, comment } = request;
+  const { image, author, comment, created } = request;
   const isEmpty = layer.diffId === EMPTY_DIFF_ID;
-  const created = new Date().toISOString();
   const step: ImageHistory = {
     created,
     created_by: (request.containerConfig.Cmd ?? []).join(' '),

@@ -66,7 +66,15 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
   tmp: { kind: 'temporary' },
 };
 /** Single files and directories that the daemon keeps. */
-const ENGINE: readonly string[] = ['engine-id.json', 'reserve', 'events', 'network', 'supervisor', 'builder/history'];
+const ENGINE: readonly string[] = [
+  'engine-id.json',
+  'reserve',
+  'events',
+  'retries',
+  'network',
+  'supervisor',
+  'builder/history',
+];
 /** The names of images. */
 const REFERENCES = 'image/references.json';
 /** Damaged records that `References.load` has kept for the operator. */

@@ -4,6 +4,7 @@
  */
 import { EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { NetworkDriver } from '../../ports/network.js';
+import type { Attempt } from '../../ports/kept-replies.js';
 import type { Logger } from '../../ports/logger.js';
 import type { Collection, CollectionEvent } from '../kit/collection.js';
 import type { ReplyOf } from '../kit/commands.js';
@@ -27,7 +28,7 @@ import type { CreateRequest } from './create/create-request.js';
 import { revived } from './life/reconcile.js';
 import type { NetworkChange } from './network/network-change.js';
 import { renamed } from './network/networks.js';
-import { newContainerId } from './create/names.js';
+import { containerIdFrom, newContainerId } from './create/names.js';
 import type { LayerHolds } from './layer-holds.js';
 import type { ContainerViews } from './views.js';
 
@@ -50,11 +51,12 @@ export interface DirectoryDeps {
   /** Removes everything that was made for a container whose creation failed, because no client will hear of it. */
   readonly abandon: (record: ContainerRecord) => Promise<void>;
   /** Checks a request against image and host and makes the first record (without touching the disk). */
-  draft(
-    request: CreateRequest,
-    id: string,
-    name: string,
-  ): { readonly record: ContainerRecord; readonly warnings: readonly string[] };
+  draft(request: CreateRequest, id: string, name: string): Created;
+}
+
+export interface Created {
+  readonly record: ContainerRecord;
+  readonly warnings: readonly string[];
 }
 
 export class ContainerDirectory {
@@ -109,9 +111,11 @@ export class ContainerDirectory {
     return this.deps.views.find(reference);
   }
 
-  /** Creates a container; resolves when it is durable. */
-  async create(request: CreateRequest): Promise<{ record: ContainerRecord; warnings: readonly string[] }> {
-    const id = newContainerId();
+  /** Creates a container; resolves when it is durable. An attempt that was interrupted may have made it already. */
+  async create(request: CreateRequest, attempt?: Attempt): Promise<Created> {
+    const id = attempt === undefined ? newContainerId() : containerIdFrom(attempt.id);
+    const made = attempt?.isInterrupted === true ? this.deps.views.get(id) : undefined;
+    if (made !== undefined) return { record: made, warnings: this.#warningsOf(request, made) };
     const name = request.name ? this.deps.views.names.reserve(request.name, id) : this.deps.views.names.generate(id);
     let drafted: ContainerRecord | undefined;
     try {
@@ -130,6 +134,17 @@ export class ContainerDirectory {
         await this.#abandon(drafted);
       this.deps.views.names.release(name, id);
       await this.deps.holds.release(id);
+      throw error;
+    }
+  }
+
+  /** Returns what its creation said of a container, as far as that can still be found out. */
+  #warningsOf(request: CreateRequest, { id, name }: ContainerRecord): readonly string[] {
+    try {
+      return this.deps.draft(request, id, name).warnings;
+    } catch (error) {
+      // The image may be gone, but the container is there.
+      if (isEngineError(error)) return request.warnings;
       throw error;
     }
   }

@@ -13,7 +13,7 @@ import { decodeUpdate } from '../api/container-update.js';
 import { untilOf } from '../api/until.js';
 import { processesJson } from '../api/processes.js';
 import type { Exchange } from '../exchange.js';
-import { route, type Route } from '../route.js';
+import { ONCE, route, type Route } from '../route.js';
 
 export interface ContainerRouteDeps {
   readonly containers: ContainerDirectory;
@@ -39,15 +39,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
   return [
     route('GET', '/containers/json', (x) => listContainers(x, deps)),
 
-    route('POST', '/containers/create', async (x) => {
-      const request = decodeCreate(
-        await x.optionalJson<unknown>(),
-        { name: x.query.text('name'), platform: x.query.text('platform') },
-        (major, minor) => x.atLeast(major, minor),
-      );
-      const { record, warnings } = await containers.create(request);
-      x.sendJson(201, { Id: record.id, Warnings: warnings });
-    }),
+    route('POST', '/containers/create', (x) => create(x, deps), { retry: ONCE }),
 
     route('GET', '/containers/{name...}/json', async (x) => {
       const record = named(x);
@@ -120,6 +112,16 @@ async function sizedItems(
   return items.filter((text) => text !== undefined);
 }
 
+async function create(x: Exchange, { containers }: ContainerRouteDeps): Promise<void> {
+  const request = decodeCreate(
+    await x.optionalJson<unknown>(),
+    { name: x.query.text('name'), platform: x.query.text('platform') },
+    (major, minor) => x.atLeast(major, minor),
+  );
+  const { record, warnings } = await containers.create(request, x.attempt);
+  x.sendJson(201, { Id: record.id, Warnings: warnings });
+}
+
 function running(record: ContainerRecord): ContainerRecord {
   if (!isRunning(record)) throw conflict(`container ${record.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
   return record;
@@ -174,15 +176,7 @@ function lifeRoutes(deps: ContainerRouteDeps): Route[] {
   const { containers } = deps;
   const named = (x: Exchange): ContainerRecord => containers.find(x.param('name'));
   return [
-    route('POST', '/containers/{name...}/start', (x) => {
-      if (x.bodyLength > 7 || x.bodyLength < 0) {
-        throw invalid(
-          'starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24',
-        );
-      }
-      if (x.query.text('checkpoint')) throw noCheckpoint(deps.isExperimental());
-      return done(x, containers.start(named(x).id));
-    }),
+    route('POST', '/containers/{name...}/start', (x) => start(x, deps), { retry: ONCE }),
 
     route('POST', '/containers/{name...}/stop', (x) => done(x, containers.stop(named(x).id, stopOptions(x)))),
 
@@ -198,22 +192,42 @@ function lifeRoutes(deps: ContainerRouteDeps): Route[] {
       x.sendEmpty(204);
     }),
 
-    route('POST', '/containers/{name...}/kill', async (x) => {
-      try {
-        const signal = parseSignal(x.query.text('signal') || 'SIGKILL');
-        await done(x, containers.kill(named(x).id, signal));
-      } catch (error) {
-        throw isEngineError(error)
-          ? new EngineError(error.kind, `cannot kill container: ${x.param('name')}: ${error.message}`, { cause: error })
-          : error;
-      }
-    }),
+    route('POST', '/containers/{name...}/kill', (x) => kill(x, deps), { retry: ONCE }),
 
     route('POST', '/containers/{name...}/pause', (x) => done(x, containers.pause(named(x).id))),
     route('POST', '/containers/{name...}/unpause', (x) => done(x, containers.unpause(named(x).id))),
 
     route('POST', '/containers/{name...}/wait', (x) => wait(x, deps)),
   ];
+}
+
+function start(x: Exchange, deps: ContainerRouteDeps): void | Promise<void> {
+  if (x.bodyLength > 7 || x.bodyLength < 0) {
+    throw invalid('starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24');
+  }
+  if (x.query.text('checkpoint')) throw noCheckpoint(deps.isExperimental());
+  const { containers } = deps;
+  const { id, state } = containers.find(x.param('name'));
+  return wasDone(x, state.startedAt) ? x.sendEmpty(204) : done(x, containers.start(id));
+}
+
+async function kill(x: Exchange, { containers }: ContainerRouteDeps): Promise<void> {
+  const name = x.param('name');
+  try {
+    const signal = parseSignal(x.query.text('signal') || 'SIGKILL');
+    const record = containers.find(name);
+    if (!isRunning(record) && wasDone(x, record.state.finishedAt)) return x.sendEmpty(204);
+    await done(x, containers.kill(record.id, signal));
+  } catch (error) {
+    throw isEngineError(error)
+      ? new EngineError(error.kind, `cannot kill container: ${name}: ${error.message}`, { cause: error })
+      : error;
+  }
+}
+
+/** True when a daemon that is gone had begun the request, and this has happened since. @param time as in records. */
+function wasDone({ attempt }: Exchange, time: string): boolean {
+  return attempt?.isInterrupted === true && Date.parse(time) >= attempt.begunMs;
 }
 
 async function done(x: Exchange, work: Promise<unknown>): Promise<void> {

@@ -10,7 +10,7 @@ import { boolean, list, nullable, object, string, unsigned } from '../api/decode
 import { detachKeys, execView } from '../api/exec-view.js';
 import { copyInput } from '../copy-input.js';
 import type { Exchange } from '../exchange.js';
-import { route, type Route } from '../route.js';
+import { ONCE, route, type Route } from '../route.js';
 import { streamType } from './container-streams.js';
 import { dimensions } from './containers.js';
 
@@ -39,20 +39,9 @@ export interface ExecRouteDeps {
 export function execRoutes(deps: ExecRouteDeps): Route[] {
   const { containers, execs } = deps;
   return [
-    route('POST', '/containers/{name...}/exec', async (x) => {
-      const body = createBody.decode(await x.json<unknown>(), '');
-      detachKeys(body.DetachKeys);
-      const container = containers.find(x.param('name'));
-      requireRunning(container, x.param('name'));
-      await execs.checkUser(container, body.User);
-      const record = execs.create(container, {
-        ...body,
-        ConsoleSize: x.atLeast(1, 42) ? pair(body.ConsoleSize) : null,
-      });
-      x.sendJson(201, { Id: record.id });
-    }),
+    route('POST', '/containers/{name...}/exec', (x) => create(x, deps), { retry: ONCE }),
 
-    route('POST', '/exec/{id}/start', (x) => start(x, deps), { hijack: 'after-body' }),
+    route('POST', '/exec/{id}/start', (x) => start(x, deps), { hijack: 'after-body', retry: ONCE }),
 
     route('POST', '/exec/{id}/resize', async (x) => {
       const size = dimensions(x);
@@ -64,6 +53,19 @@ export function execRoutes(deps: ExecRouteDeps): Route[] {
 
     route('GET', '/exec/{id}/json', (x) => x.sendJson(200, execView(execs.find(x.param('id'))))),
   ];
+}
+
+async function create(x: Exchange, { containers, execs }: ExecRouteDeps): Promise<void> {
+  const body = createBody.decode(await x.json<unknown>(), '');
+  detachKeys(body.DetachKeys);
+  const container = containers.find(x.param('name'));
+  requireRunning(container, x.param('name'));
+  await execs.checkUser(container, body.User);
+  const record = execs.create(container, {
+    ...body,
+    ConsoleSize: x.atLeast(1, 42) ? pair(body.ConsoleSize) : null,
+  });
+  x.sendJson(201, { Id: record.id });
 }
 
 async function start(x: Exchange, { containers, services, execs }: ExecRouteDeps): Promise<void> {

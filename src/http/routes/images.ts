@@ -21,6 +21,7 @@ import { selectImages } from '../../images/selection.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { ContainerConfig } from '../../ports/container.js';
 import type { Image } from '../../ports/images.js';
+import type { Attempt } from '../../ports/kept-replies.js';
 import type { ProgressFact } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import { decodeCredentials } from '../../registry/credentials.js';
@@ -41,7 +42,7 @@ import {
 } from '../api/images.js';
 import type { Exchange } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
-import { route, type Route } from '../route.js';
+import { ONCE, route, type Route } from '../route.js';
 
 /** A container that is being committed. */
 export interface CommitSource {
@@ -85,7 +86,11 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
   return [
     route('GET', '/images/json', (x) => listImages(x, deps)),
 
-    route('POST', '/images/create', (x) => createImage(x, deps), { body: 'archive' }),
+    route('POST', '/images/create', (x) => createImage(x, deps), {
+      body: 'archive',
+      // Pulls of one image join each other. An import has no key, as what it brings is not compared.
+      retry: (x) => (x.query.text('fromImage') === '' ? undefined : 'shared'),
+    }),
 
     route('GET', '/images/{name...}/json', (x) => inspectImage(x, deps)),
 
@@ -139,7 +144,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       x.sendJson(200, removedJson(await removeImage(removal, name, options)));
     }),
 
-    route('POST', '/commit', (x) => commit(x, deps)),
+    route('POST', '/commit', (x) => commit(x, deps), { retry: ONCE }),
   ];
 }
 
@@ -306,6 +311,22 @@ function sharedSizes(all: readonly Image[], layers: LayerStore): ReadonlyMap<str
   );
 }
 
+/**
+ * Returns the time of creation for an image, as it is written down. That of an attempt has digits of its own below the
+ * millisecond, so that what it made is known again.
+ */
+function creationTime(attempt: Attempt | undefined): string {
+  const time = new Date(attempt?.begunMs ?? Date.now()).toISOString();
+  if (attempt === undefined) return time;
+  const digits = Number.parseInt(attempt.id.slice(0, 12), 16) % 1_000_000;
+  return time.replace('Z', `${String(digits).padStart(6, '0')}Z`);
+}
+
+/** Returns the image that a commit of the container has made at that time. */
+function committedAt(images: FileImageStore, container: string, created: string): Image | undefined {
+  return images.list().find(({ config }) => config.created === created && config.container === container);
+}
+
 async function commit(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const { images, layers, containers } = deps;
   const { query } = x;
@@ -314,10 +335,15 @@ async function commit(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const reference = repo === '' ? undefined : newName(repo, query.text('tag'));
   const comment = query.text('comment');
   const name = query.text('container');
+  const created = creationTime(x.attempt);
   const image = await containers.withStill(name, query.flagOr('pause', true), async (source) => {
+    const before = x.attempt?.isInterrupted === true ? committedAt(images, source.id, created) : undefined;
+    if (before !== undefined && reference !== undefined) await images.tag(reference, before.id);
+    if (before !== undefined) return before;
     const made = await commitImage(
       { images, layers },
       {
+        created,
         containerId: source.id,
         containerConfig: source.config,
         image: isDigest(source.image) ? images.get(source.image) : undefined,

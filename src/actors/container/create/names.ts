@@ -1,5 +1,5 @@
 /** Container names: the rules, the reservation table and the generator of default names. */
-import { randomBytes, randomInt } from 'node:crypto';
+import { createHash, randomBytes, randomInt } from 'node:crypto';
 import { conflict, invalid } from '../../../errors/engine-error.js';
 
 const VALID = /^\/?[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
@@ -73,10 +73,14 @@ export class Names {
  * clients cannot handle one.
  */
 export function newContainerId(): string {
-  for (;;) {
-    const id = randomBytes(32).toString('hex');
-    if (/[a-f]/.test(id.slice(0, 12))) return id;
-  }
+  return containerIdFrom(randomBytes(32).toString('hex'));
+}
+
+/** Returns the id that belongs to these 64 hex digits, which are taken as they are where they can be. */
+export function containerIdFrom(digits: string): string {
+  let id = digits;
+  while (!/[a-f]/.test(id.slice(0, 12))) id = createHash('sha256').update(id).digest('hex');
+  return id;
 }
 
 function withSlash(name: string): string {

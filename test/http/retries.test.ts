@@ -1,0 +1,214 @@
+/**
+ * Requests that are repeated under an `Idempotency-Key`, over a real socket and with real containers. LIVES_COUNT=10000
+ * is the long run of the last test.
+ */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithRegistry, type EngineWithRegistry } from '../support/engine-with-image.js';
+import { engined } from '../support/engined.js';
+import { call, callJson, jsonLines, open, type Reply } from '../support/http.js';
+import { randomNumbers } from '../support/random-numbers.js';
+import { startRepeatingProxy } from '../support/repeating-proxy.js';
+import { waitFor } from '../support/wait.js';
+
+const LIVES = Number(process.env['LIVES_COUNT'] ?? 30);
+const SEED = Number(process.env['LIVES_SEED'] ?? 1);
+
+const cleanup = new Cleanup();
+let engine: Engine;
+let registry: EngineWithRegistry['registry'];
+let image: string;
+
+before(async () => {
+  ({ engine, registry, image } = await startEngineWithRegistry(cleanup, engined({ args: ['--live-restore'] })));
+});
+after(() => cleanup.run());
+
+const post = (path: string, key: string, json?: unknown): Promise<Reply> =>
+  call(engine.socketPath, 'POST', path, {
+    headers: { 'Idempotency-Key': key },
+    ...(json === undefined ? {} : { json }),
+  });
+const idOf = (reply: Reply): string => {
+  assert.equal(reply.status, 201, reply.text);
+  return (JSON.parse(reply.text) as { Id: string }).Id;
+};
+const container = (...command: string[]): unknown => ({ Image: image, Cmd: command, Tty: false });
+const run = async (name: string, ...command: string[]): Promise<string> => {
+  const id = idOf(await post(`/containers/create?name=${name}`, `${name}-create`, container(...command)));
+  assert.equal((await post(`/containers/${id}/start`, `${name}-start`)).status, 204);
+  return id;
+};
+const count = async (): Promise<number> =>
+  (await callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1')).length;
+const remove = (id: string): Promise<unknown> => callJson(engine.socketPath, 'DELETE', `/containers/${id}?force=1&v=1`);
+const logs = async (id: string): Promise<string> =>
+  (await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1`)).text;
+
+interface State {
+  readonly State: { readonly Status: string; readonly StartedAt: string };
+}
+const inspect = (id: string): Promise<State> => callJson(engine.socketPath, 'GET', `/containers/${id}/json`);
+
+async function refused(reply: Promise<Reply>, status: number, message: RegExp): Promise<void> {
+  const { status: got, text } = await reply;
+  assert.equal(got, status, text);
+  assert.match((JSON.parse(text) as { message: string }).message, message);
+}
+
+test('equal requests with one key make one container, however many come and whoever leaves', async () => {
+  const body = container('true');
+  const leaving = new AbortController();
+  const left = call(engine.socketPath, 'POST', '/containers/create', {
+    headers: { 'Idempotency-Key': 'many' },
+    json: body,
+    signal: leaving.signal,
+  }).catch(() => undefined);
+  const replies = await Promise.all(Array.from({ length: 20 }, () => post('/containers/create', 'many', body)));
+  leaving.abort();
+  await left;
+  assert.equal(new Set(replies.map((reply) => reply.text)).size, 1);
+  const id = idOf(replies[0] as Reply);
+  assert.equal(await count(), 1);
+
+  const other = /Idempotency-Key was used for another request/;
+  await refused(post('/containers/create', 'many', container('false')), 422, other);
+  await refused(post('/containers/create?name=x', 'many', body), 422, other);
+  await refused(post(`/containers/${id}/start`, 'many'), 422, other);
+  await refused(post('/v1.45/containers/create', 'many', body), 422, other);
+  await refused(post('/containers/create', 'k'.repeat(256), body), 400, /invalid Idempotency-Key: 1 to 255/);
+  await refused(post('/containers/create', 'two words', body), 400, /invalid Idempotency-Key/);
+  await refused(post('/containers/create', 'large', 'x'.repeat(17 << 20)), 413, /larger than 16777216 bytes/);
+  assert.notEqual(idOf(await post('/containers/create', 'another', body)), id);
+  assert.equal(await count(), 2);
+
+  // The answer to a wrong request stays, too.
+  await refused(post('/containers/create', 'missing', { Image: 'nosuch' }), 404, /No such image/);
+  await refused(post('/containers/create', 'missing', { Image: image }), 422, other);
+  for (const { Id } of await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1'))
+    await remove(Id);
+});
+
+test('a start, a kill, a commit and an exec that are repeated are done once', async () => {
+  const short = await run('short', 'true');
+  const ended = await waitFor('the end', async () => {
+    const found = await inspect(short);
+    return found.State.Status === 'exited' && found;
+  });
+  assert.equal((await post(`/containers/${short}/start`, 'short-start')).status, 204);
+  assert.equal((await inspect(short)).State.StartedAt, ended.State.StartedAt);
+  assert.equal((await post(`/containers/${short}/start`, 'a-new-key')).status, 204);
+  assert.notEqual((await inspect(short)).State.StartedAt, ended.State.StartedAt);
+
+  const script = 'trap "echo got" USR1; echo ready; while :; do sleep 0.05; done';
+  const long = await run('long', 'sh', '-c', script);
+  await waitFor('the trap', async () => (await logs(long)).includes('ready'));
+  for (let i = 0; i < 3; i++) assert.equal((await post(`/containers/${long}/kill?signal=USR1`, 'usr1')).status, 204);
+  assert.equal((await post(`/containers/${long}/kill?signal=USR1`, 'usr1-again')).status, 204);
+  await waitFor('the signals', async () => (await logs(long)).split('got').length >= 3);
+
+  const commits = [
+    await post(`/commit?container=${long}&repo=kept`, 'c'),
+    await post(`/commit?container=${long}&repo=kept`, 'c'),
+  ];
+  assert.deepEqual(commits.map(idOf), [idOf(commits[0] as Reply), idOf(commits[0] as Reply)]);
+
+  const command = { Cmd: ['sh', '-c', 'echo run >> /runs'], AttachStdout: true };
+  const execs = [
+    await post(`/containers/${long}/exec`, 'e', command),
+    await post(`/containers/${long}/exec`, 'e', command),
+  ];
+  const exec = idOf(execs[0] as Reply);
+  assert.equal(idOf(execs[1] as Reply), exec);
+  const starts = [1, 2, 3].map(() => post(`/exec/${exec}/start`, 'es', { Detach: true }));
+  assert.deepEqual(
+    (await Promise.all(starts)).map(({ status }) => status),
+    [200, 200, 200],
+  );
+
+  const attached = idOf(await post(`/containers/${long}/exec`, 'e2', { Cmd: ['cat', '/runs'], AttachStdout: true }));
+  const start = { Detach: false, Tty: false };
+  await waitFor('the end of the exec', async () => {
+    const found = await callJson<{ Running: boolean; ExitCode: number | null }>(
+      engine.socketPath,
+      'GET',
+      `/exec/${exec}/json`,
+    );
+    return !found.Running && found.ExitCode === 0;
+  });
+  assert.equal((await post(`/exec/${attached}/start`, 'e2s', start)).text.replace(/[^\w]/g, ''), 'run');
+  await refused(post(`/exec/${attached}/start`, 'e2s', start), 409, /was served, and its connection carries/);
+  assert.equal((await logs(long)).split('got').length - 1, 2);
+  await Promise.all([short, long].map(remove));
+});
+
+test('replies and what was begun outlive the daemon', async () => {
+  const created = await post('/containers/create?name=kept', 'kept', container('true'));
+  const id = idOf(created);
+  const pull = `/images/create?fromImage=${encodeURIComponent(registry.reference)}`;
+  const pulled = await post(pull, 'pull');
+  assert.match(pulled.text, /Image is up to date/);
+  await post('/images/create?fromImage=localhost:1/nosuch', 'failing');
+  await engine.stop('SIGKILL');
+  await engine.start();
+  assert.equal((await post('/containers/create?name=kept', 'kept', container('true'))).text, created.text);
+  await refused(post('/containers/create?name=kept', 'kept', container('false')), 422, /used for another request/);
+  await registry.stop();
+  assert.equal((await post(pull, 'pull')).text, pulled.text);
+  assert.notEqual((await post(pull, 'pull-again')).text, pulled.text);
+  await remove(id);
+});
+
+test(`${LIVES} lives, a fifth of whose requests are lost and sent again, are ${LIVES} containers`, async (t) => {
+  t.diagnostic(`seed ${SEED}`);
+  const random = randomNumbers(SEED);
+  const socketPath = join(engine.dir, 'proxy.sock');
+  const proxy = await startRepeatingProxy({ to: engine.socketPath, socketPath, random, lossPercent: 20, cutMs: 60 });
+  t.after(() => proxy.close());
+  const since = Math.floor(Date.now() / 1000);
+  const send = async (path: string, key: string, json?: unknown): Promise<Reply> => {
+    const reply = await call(socketPath, 'POST', path, {
+      headers: { 'Idempotency-Key': key },
+      ...(json === undefined ? {} : { json }),
+    });
+    assert.ok(reply.status < 300, `${path} ${reply.status} ${reply.text}`);
+    return reply;
+  };
+  let next = 0;
+  let lived = 0;
+  const life = async (number: number): Promise<void> => {
+    const body = { Image: image, Cmd: ['sleep', '1000'], HostConfig: { NetworkMode: 'none' } };
+    const id = idOf(await send('/containers/create', `life-${number}-create`, body));
+    await send(`/containers/${id}/start`, `life-${number}-start`);
+    await send(`/containers/${id}/kill`, `life-${number}-kill`);
+    await callJson(socketPath, 'POST', `/containers/${id}/wait`);
+    await call(socketPath, 'DELETE', `/containers/${id}?force=1`);
+    lived++;
+  };
+  const worker = async (): Promise<void> => {
+    while (next < LIVES) await life(next++);
+  };
+  const working = Promise.all([worker(), worker(), worker(), worker()]);
+  // The daemon dies in the middle of some of them.
+  const kill = async (): Promise<void> => {
+    await waitFor('a third of the lives', () => lived >= LIVES / 3, 3_600_000);
+    await engine.stop('SIGKILL');
+    await engine.start();
+  };
+  await Promise.all([working, kill()]);
+
+  const until = Math.floor(Date.now() / 1000) + 1;
+  const events = await open(engine.socketPath, 'GET', `/events?since=${since}&until=${until}`);
+  const seen = new Map<string, number>();
+  for await (const { Action } of jsonLines<{ Action: string }>(events.message))
+    seen.set(Action, (seen.get(Action) ?? 0) + 1);
+  t.diagnostic(`${proxy.repeated()} requests were repeated: ${JSON.stringify([...seen])}`);
+  assert.ok(proxy.repeated() >= LIVES / 4, 'too few requests were lost');
+  // Nobody knows the ID of a container that was made twice, so nobody has removed it.
+  assert.equal(await count(), 0);
+  // The daemon that was killed may have had events that were not written yet.
+  for (const action of ['create', 'start', 'kill']) assert.ok((seen.get(action) ?? 0) <= LIVES, `too many: ${action}`);
+});
