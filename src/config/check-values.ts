@@ -2,7 +2,6 @@
 import { existsSync } from 'node:fs';
 import { isAbsolute, win32 } from 'node:path';
 import { messageOf } from '../errors/engine-error.js';
-import type { DriverOption } from '../storage/drivers/driver.js';
 import { DEFAULT_STORAGE_DRIVER, STORAGE_DRIVERS } from '../storage/drivers/index.js';
 import { isDefaultUserMissing, readIdMaps } from '../sys/users/remapped-user.js';
 import { cgroupDriver } from './cgroup-driver.js';
@@ -121,9 +120,8 @@ const FEATURES: ReadonlySet<string> = new Set([
   'windows-dns-proxy',
 ]);
 
-/** Drivers and options that other daemons have: they are known, and refused with the reason. */
-const FOREIGN_DRIVERS = ['fuse-overlayfs', 'zfs'];
-const FOREIGN_OPTIONS: readonly DriverOption[] = [{ name: 'zfs.fsname', value: 'any' }];
+/** Drivers that other daemons have: they are known, and refused with the reason. */
+const FOREIGN_DRIVERS = ['fuse-overlayfs'];
 
 function checkStorage({ storageDriver, storageOpts }: Values, report: Report): void {
   if (storageDriver === 'windowsfilter')
@@ -134,7 +132,7 @@ function checkStorage({ storageDriver, storageOpts }: Values, report: Report): v
   } else if (storageDriver !== '' && !STORAGE_DRIVERS.some(({ name }) => name === storageDriver))
     report('storageDriver', `driver not supported: ${storageDriver}`);
   const driver = storageDriver || DEFAULT_STORAGE_DRIVER;
-  const options = [...STORAGE_DRIVERS.flatMap((row) => row.options), ...FOREIGN_OPTIONS];
+  const options = STORAGE_DRIVERS.flatMap((row) => row.options);
   for (const entry of storageOpts) {
     const name = entry.slice(0, entry.indexOf('='));
     const value = entry.slice(entry.indexOf('=') + 1);

@@ -2,9 +2,9 @@
  * The facts of the host that decide what an option can mean. They are read synchronously, because `--validate` and each
  * reload need them too.
  */
-import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { checkOwnOptions, driverCandidates } from '../storage/drivers/selection.js';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { checkOwnOptions, driverCandidates, nearestDirectory } from '../storage/drivers/selection.js';
 import { readTlsCredentials, type TlsFiles } from '../sys/net/tls-credentials.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { findGroupId, groupId } from '../sys/users/group.js';
@@ -60,9 +60,4 @@ function checkDriver(name: string, dataRoot: string, storageOpts: readonly strin
   if (!driver) return;
   checkOwnOptions(driver, storageOpts);
   driver.check?.(nearestDirectory(join(dataRoot, driver.name)), storageOpts);
-}
-
-/** Returns the directory that exists and in which a data root will be made. Its path has no link. */
-function nearestDirectory(path: string): string {
-  return existsSync(path) ? realpathSync(path) : nearestDirectory(dirname(path));
 }

@@ -77,7 +77,7 @@ export interface LayerStore {
    */
   readonly driver: string;
   /** Rows of `DriverStatus` in info. */
-  readonly driverStatus: readonly (readonly [string, string])[];
+  driverStatus(): Promise<readonly (readonly [string, string])[]>;
   /** Reads the index from disk, removes what a crash left half made and reports it. */
   load(): Promise<{ readonly removed: readonly string[] }>;
   find(chainId: Digest): LayerInfo | undefined;

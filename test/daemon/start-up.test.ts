@@ -131,9 +131,9 @@ for (const [what, args, message] of [
   ],
   ['a group that does not exist', ['--group', 'nobody-has-this'], 'group nobody-has-this not found'],
   [
-    'a storage driver that is not there',
+    'a storage driver on the wrong file system',
     ['--storage-driver', 'zfs'],
-    'storage-driver zfs: this daemon has the storage drivers overlay2, btrfs only',
+    'storage driver zfs: prerequisites for driver not satisfied (wrong filesystem?)',
   ],
   ['rootless without a user namespace', ['--rootless'], 'rootless: the daemon must run in a user namespace of its own'],
   [
@@ -269,7 +269,7 @@ test('check: a machine that has everything, one that lacks programs, and how the
   }
   const refused = await check('--storage-driver', 'zfs');
   assert.equal(refused.code, 1);
-  assert.match(refused.stdout + refused.stderr, /storage-driver zfs/);
+  assert.match(refused.stdout + refused.stderr, /storage driver zfs: /);
 });
 
 test('--help, --version and --print-config-schema', async () => {

@@ -64,7 +64,7 @@ const hasSystemd = existsSync('/run/systemd/system');
 
 /** Each row has a file's content and the answer of every program that reads it. */
 const REFUSED: readonly (readonly [content: object, ...texts: readonly string[]])[] = [
-  [{ 'storage-driver': 'zfs' }, 'storage-driver zfs: this daemon has the storage drivers overlay2, btrfs only'],
+  [{ 'storage-driver': 'zfs' }, 'storage driver zfs: prerequisites for driver not satisfied (wrong filesystem?)'],
   [{ 'storage-driver': 'floppy' }, 'driver not supported: floppy (storage-driver at line 1'],
   [{ rootless: true }, 'rootless: the daemon must run in a user namespace of its own'],
   [

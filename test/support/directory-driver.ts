@@ -15,11 +15,7 @@ import { isOpaque, isWhiteout, makeWhiteout } from '../../src/storage/layers/mar
 import { type MergedEntry, MergedView } from '../../src/storage/layers/merged-view.js';
 import { statOf } from '../../src/storage/stat-of.js';
 import { walkTree } from '../../src/storage/walk-tree.js';
-import { mountFileSystem } from '../../src/sys/mount/mount.js';
-
-// linux/mount.h
-const MS_BIND = 0x1000;
-const MS_RDONLY_REMOUNT = 0x21;
+import { bindReadOnly } from '../../src/sys/mount/mount.js';
 
 export const directoryDriver: DriverRow = {
   name: 'directory',
@@ -50,8 +46,7 @@ export const directoryDriver: DriverRow = {
       mount: async () => undefined,
       unmount: async () => undefined,
       mountImage: async ([tree = ''], at) => {
-        await mountFileSystem(tree, at, 'none', '', MS_BIND);
-        await mountFileSystem('none', at, 'none', '', MS_BIND | MS_RDONLY_REMOUNT);
+        await bindReadOnly(tree, at);
       },
       difference: async (id, below, scratch) => {
         mkdirSync(scratch);

@@ -15,7 +15,6 @@ import type {
 
 export class DirectoryLayerStore implements LayerStore {
   readonly driver = 'directory';
-  readonly driverStatus = [];
   readonly #root: string;
   readonly #layers = new Map<Digest, LayerInfo>();
   readonly #references = new Map<Digest, number>();
@@ -43,6 +42,10 @@ export class DirectoryLayerStore implements LayerStore {
   async load(): Promise<{ readonly removed: readonly string[] }> {
     await mkdir(this.#root, { recursive: true });
     return { removed: [] };
+  }
+
+  async driverStatus(): Promise<[]> {
+    return [];
   }
 
   /** Names in the root, to prove that nothing half made is left. */

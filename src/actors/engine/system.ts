@@ -91,7 +91,11 @@ export interface SystemFacts {
   /** A container that waits for its next start counts neither as running nor as paused, as in the metrics. */
   readonly containers: { readonly total: number; readonly running: number; readonly paused: number };
   readonly images: number;
-  readonly storage: Pick<LayerStore, 'driver' | 'driverStatus'>;
+  readonly storage: {
+    readonly driver: string;
+    /** Rows of `LayerStore.driverStatus`. */
+    readonly status: readonly (readonly [string, string])[];
+  };
   /** The drivers that can be used, by what they are for. */
   readonly drivers: {
     readonly volume: readonly string[];
@@ -144,7 +148,11 @@ export class SystemService {
   async info(): Promise<SystemFacts> {
     const { build, host, images, layers, plugins } = this.deps;
     const settings = this.deps.settings();
-    const [figures, devices] = await Promise.all([this.deps.figures(), this.deps.devices()]);
+    const [figures, devices, status] = await Promise.all([
+      this.deps.figures(),
+      this.deps.devices(),
+      layers.driverStatus(),
+    ]);
     const components = await this.#knownVersions();
     const records = this.deps.containers.list();
     const count = (status: string): number => records.filter(({ state }) => state.status === status).length;
@@ -156,7 +164,7 @@ export class SystemService {
       components,
       containers: { total: records.length, running: count('running'), paused: count('paused') },
       images: images.list().length,
-      storage: layers,
+      storage: { driver: layers.driver, status },
       drivers: {
         volume: ['local', ...plugins.volume()],
         network: [...NETWORK_DRIVERS, ...plugins.network()],

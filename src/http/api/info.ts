@@ -25,7 +25,7 @@ function contentJson({ settings, containers, images, storage, drivers }: SystemF
     ContainersStopped: total - running - paused,
     Images: images,
     Driver: storage.driver,
-    DriverStatus: storage.driverStatus,
+    DriverStatus: storage.status,
     Plugins: {
       Volume: drivers.volume,
       Network: drivers.network,

@@ -40,6 +40,8 @@ export interface DriverRow {
   readonly options: readonly DriverOption[];
   /** Names of what it keeps in its directory besides the shelves of the store. */
   readonly ownPlaces: readonly string[];
+  /** Tells whether a new data root in a directory gets this driver rather than one before it. Default: no. */
+  suits?(directory: string): boolean;
   /**
    * Checks options of the daemon against the file system of a directory, before anything is made there. Default: what
    * is wrong with them is wrong on every host.
@@ -80,9 +82,16 @@ export interface DriverContext {
   readonly owner: Owner;
 }
 
+/** Rows of `DriverStatus` in info. */
+export type DriverStatus = readonly (readonly [name: string, value: string])[];
+
 export interface StorageDriver {
-  /** Rows of `DriverStatus` in info. */
-  readonly status: readonly (readonly [name: string, value: string])[];
+  /** As it is now. */
+  readonly status: DriverStatus | Promise<DriverStatus>;
+  /** Each text names something that the opening removed or mended. Default: nothing. */
+  readonly repaired?: readonly string[];
+  /** Each text tells an operator something that the opening found, with the remedy. Default: nothing. */
+  readonly warnings?: readonly string[];
   /** IDs of the writable layers that are mounted. Called once, before everything else. */
   recover(): Promise<readonly string[]>;
   /** Makes the empty directory that a difference is unpacked into. Default: a plain one. */
@@ -125,5 +134,6 @@ export interface StorageDriver {
   data(directory: string, below: readonly string[]): Readonly<Record<string, string>>;
   /** Deletes directories that it filled. Idempotent. */
   remove(paths: readonly string[]): Promise<void>;
-  close(): void;
+  /** Containers stay mounted. */
+  close(): void | Promise<void>;
 }

@@ -2,8 +2,9 @@
 import { btrfs } from './btrfs/btrfs-driver.js';
 import type { DriverRow } from './driver.js';
 import { overlay2 } from './overlay/overlay-driver.js';
+import { zfs } from './zfs/zfs-driver.js';
 
-export const STORAGE_DRIVERS: readonly DriverRow[] = [overlay2, btrfs];
+export const STORAGE_DRIVERS: readonly DriverRow[] = [overlay2, btrfs, zfs];
 
 /** The driver that a daemon has when none is named. */
 export const DEFAULT_STORAGE_DRIVER = overlay2.name;

@@ -1,6 +1,6 @@
 /** Which storage driver a daemon has, and what data roots hold of others. */
-import { opendirSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, opendirSync, realpathSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
 import type { DriverRow } from './driver.js';
 import { driverPath, STORAGE_DRIVERS } from './index.js';
@@ -22,7 +22,7 @@ export function driversWithData(dataRoot: string): string[] {
 
 /**
  * Returns the drivers that come into question, the first one that opens is taken: the named one, else the one that has
- * data, else all in their order.
+ * data, else all in their order, those first that suit the file system best.
  * @throws EngineError invalid when several have data and none is named.
  */
 export function driverCandidates(name: string, dataRoot: string): readonly DriverRow[] {
@@ -34,7 +34,15 @@ export function driverCandidates(name: string, dataRoot: string): readonly Drive
         'storage driver (-s <DRIVER>)',
       { code: 'SEVERAL_DRIVERS' },
     );
-  return found.length === 0 ? STORAGE_DRIVERS : STORAGE_DRIVERS.filter((row) => row.name === found[0]);
+  if (found.length > 0) return STORAGE_DRIVERS.filter((row) => row.name === found[0]);
+  const directory = nearestDirectory(dataRoot);
+  const suitable = STORAGE_DRIVERS.filter((row) => row.suits?.(directory));
+  return [...suitable, ...STORAGE_DRIVERS.filter((row) => !suitable.includes(row))];
+}
+
+/** Returns the directory that exists and in which a data root will be made. Its path has no link. */
+export function nearestDirectory(path: string): string {
+  return existsSync(path) ? realpathSync(path) : nearestDirectory(dirname(path));
 }
 
 /** @throws EngineError invalid for an option that another driver has. */

@@ -6,14 +6,16 @@ const SIZE = /^(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?$/i;
 
 export const refusedOption = (message: string): EngineError => invalid(message, { code: 'STORAGE_OPTION' });
 
-/**
- * Returns the bytes of a text such as `10G`.
- * @throws EngineError invalid for another text, and for more than the file system of `root` has.
- */
-export function parseSize(text: string, root: string): number {
+/** Returns the bytes of a text such as `10G`. @throws EngineError invalid for another text. */
+export function bytesOf(text: string): number {
   const match = SIZE.exec(text);
   if (!match) throw refusedOption(`invalid size: '${text}'`);
-  const bytes = Math.floor(Number(match[1]) * 1024 ** ('kmgtp'.indexOf((match[2] ?? '').toLowerCase() || ' ') + 1));
+  return Math.floor(Number(match[1]) * 1024 ** ('kmgtp'.indexOf((match[2] ?? '').toLowerCase() || ' ') + 1));
+}
+
+/** As `bytesOf`. @throws EngineError invalid also for more than the file system of `root` has. */
+export function parseSize(text: string, root: string): number {
+  const bytes = bytesOf(text);
   const { blocks, bsize } = statfsSync(root);
   if (bytes > blocks * bsize)
     throw refusedOption(`size ${text} is larger than the file system of the data root (${blocks * bsize} bytes)`);

@@ -1,10 +1,11 @@
 /** Worker tasks of storage drivers. A module is loaded by the thread that first needs it. */
 export const DRIVER_TASKS = {
-  'btrfs-compare': async () => (await import('./btrfs/tasks.js')).compareTrees,
   'btrfs-enable-quota': async () => (await import('./btrfs/tasks.js')).enableQuota,
   'btrfs-make-container': async () => (await import('./btrfs/tasks.js')).makeContainer,
   'btrfs-make-tree': async () => (await import('./btrfs/tasks.js')).makeTree,
   'btrfs-remove': async () => (await import('./btrfs/tasks.js')).removeDirectories,
   'btrfs-renew-limit': async () => (await import('./btrfs/tasks.js')).renewLimit,
   'btrfs-seal-layer': async () => (await import('./btrfs/tasks.js')).sealLayer,
+  'compare-trees': async () => (await import('../trees/compare-trees.js')).compareTrees,
+  'zfs-fill': async () => (await import('./zfs/tasks.js')).fillTree,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;

@@ -24,7 +24,7 @@ import { rootOwner } from '../../sys/users/id-maps.js';
 import { markTopDirectory } from '../../sys/files/inode.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import { toBytePath } from '../byte-path.js';
-import type { DriverRow, StorageDriver } from '../drivers/driver.js';
+import type { DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
 import { storageError } from '../storage-error.js';
 import type { UnpackedTar } from '../tasks/unpack-tar.js';
 import { chainId } from '../../ports/chain-id.js';
@@ -121,12 +121,14 @@ export class DriverLayerStore implements LayerStore {
     this.#writable = new WritableLayers({ layout, driver, readOnly, inits, trash, owner });
   }
 
-  get driverStatus(): LayerStore['driverStatus'] {
+  async driverStatus(): Promise<DriverStatus> {
     return this.#parts.driver.status;
   }
 
   async load(): Promise<{ readonly removed: readonly string[] }> {
-    const removed = await this.#readOnly.load();
+    const { driver, log } = this.#parts;
+    for (const warning of driver.warnings ?? []) log.warn({ driver: this.driver }, warning);
+    const removed = [...(driver.repaired ?? []), ...(await this.#readOnly.load())];
     removed.push(...(await this.#writable.load()));
     for (const name of await readdir(this.#parts.layout.staging)) {
       await this.#trash.take(join(this.#parts.layout.staging, name));
@@ -142,7 +144,7 @@ export class DriverLayerStore implements LayerStore {
     await this.#trash.empty();
     await this.#durability.close();
     await this.#readers.close();
-    this.#parts.driver.close();
+    await this.#parts.driver.close();
   }
 
   find(chainId: Digest): LayerInfo | undefined {

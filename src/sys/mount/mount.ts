@@ -13,6 +13,8 @@ const mountSync = libc.checked<[source: string, target: string, type: string, fl
 const umount = libc.async<[target: string, flags: number]>('umount', 'int umount2(const char *target, int flags)');
 
 // linux/mount.h
+const MS_BIND = 0x1000;
+const MS_READ_ONLY_REMOUNT = 0x21;
 const MNT_DETACH = 2;
 const UMOUNT_NOFOLLOW = 8;
 
@@ -33,6 +35,22 @@ export async function mountFileSystem(
 /** As `mountFileSystem`, on the calling thread: for mounts that may wait for others, in a worker. */
 export function mountNow(source: string, target: string, type: string, flags: number, data: string): void {
   mountSync(source, target, type, flags, data);
+}
+
+/** Makes a mount read-only, while others of the same file system stay as they are. @throws EngineError code EINVAL. */
+export async function makeMountReadOnly(target: string): Promise<void> {
+  await mount('none', target, 'none', MS_BIND | MS_READ_ONLY_REMOUNT, '');
+}
+
+/** Shows a directory in another place too, read-only there. @throws EngineError as `mountFileSystem`. */
+export async function bindReadOnly(directory: string, target: string): Promise<void> {
+  await mount(directory, target, 'none', MS_BIND, '');
+  try {
+    await makeMountReadOnly(target);
+  } catch (error) {
+    await detachMount(target);
+    throw error;
+  }
 }
 
 /**
@@ -60,11 +78,11 @@ export async function mountPointsBelow(directory: string): Promise<string[]> {
   const prefix = `${directory}/`;
   return text
     .split('\n')
-    .map((line) => unescape(line.split(' ', 5)[4] ?? ''))
+    .map((line) => unescapeField(line.split(' ', 5)[4] ?? ''))
     .filter((point) => point.startsWith(prefix));
 }
 
 /** Decodes a field of proc(5): space, tab, newline and backslash are written as three octal digits. */
-function unescape(field: string): string {
+export function unescapeField(field: string): string {
   return field.replaceAll(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }

@@ -1,14 +1,19 @@
-/** A process that adds, commits, seals and removes layers until it is killed: `busy-store.js DRIVER DIRECTORY`. */
+/**
+ * A process that adds, commits, seals and removes layers until it is killed: `busy-store.js DRIVER DIRECTORY`. The
+ * variable FAKE_ZFS names the directory of the pool that the driver zfs has instead of a real one.
+ */
 import { basename, dirname, join } from 'node:path';
 import { writeFileSync } from 'node:fs';
+import type { DriverRow } from '../../../src/storage/drivers/driver.js';
 import { storageDriver } from '../../../src/storage/drivers/index.js';
+import { zfsRow } from '../../../src/storage/drivers/zfs/zfs-driver.js';
 import { directoryDriver } from '../directory-driver.js';
+import { FakeZfs } from '../fake-zfs.js';
 import { tarOf } from '../image-builder.js';
 import { DriverHarness } from './harness.js';
 
 const [, , driverName = '', root = ''] = process.argv;
-const driver = driverName === directoryDriver.name ? directoryDriver : storageDriver(driverName);
-const harness = new DriverHarness(driver, dirname(root));
+const harness = new DriverHarness(driverOf(driverName), dirname(root));
 const store = await harness.newStore(basename(root));
 process.send?.('ready');
 for (let round = 0; ; round++) {
@@ -39,4 +44,10 @@ for (let round = 0; ; round++) {
     await store.release(top.chainId);
   }
   if (round % 2 > 0) await store.release(commit.chainId);
+}
+
+function driverOf(name: string): DriverRow {
+  const pool = process.env['FAKE_ZFS'];
+  if (pool !== undefined) return zfsRow(new FakeZfs(pool));
+  return name === directoryDriver.name ? directoryDriver : storageDriver(name);
 }

@@ -14,17 +14,14 @@ import { invalid, messageOf } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
 import { isSubvolume, startCleaning } from '../../../sys/btrfs/subvolumes.js';
-import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
+import { bindReadOnly } from '../../../sys/mount/mount.js';
 import type { WorkerPool } from '../../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
-import type { DriverContext, DriverRow, StorageDriver } from '../driver.js';
+import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
 import { LIMIT, TREE } from './places.js';
 import { checkFileSystem, statusOf } from './probe.js';
 import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
 
-// linux/mount.h
-const MS_BIND = 0x1000;
-const MS_RDONLY_REMOUNT = 0x21;
 const SUBVOLUMES = [TREE, DIFFERENCE];
 
 export const btrfs: DriverRow = {
@@ -67,7 +64,7 @@ class BtrfsDriver implements StorageDriver {
     this.#parts = parts;
   }
 
-  get status(): StorageDriver['status'] {
+  get status(): DriverStatus {
     return statusOf(this.#parts.layout.root);
   }
 
@@ -123,18 +120,11 @@ class BtrfsDriver implements StorageDriver {
   async unmount(): Promise<void> {}
 
   async mountImage([tree]: readonly string[], at: string): Promise<void> {
-    if (tree === undefined) return;
-    await mountFileSystem(tree, at, 'none', '', MS_BIND);
-    try {
-      await mountFileSystem('none', at, 'none', '', MS_BIND | MS_RDONLY_REMOUNT);
-    } catch (error) {
-      await detachMount(at);
-      throw error;
-    }
+    if (tree !== undefined) await bindReadOnly(tree, at);
   }
 
   async difference(id: string, below: readonly string[], scratch: string): Promise<string> {
-    await this.#parts.workers.run('btrfs-compare', { tree: this.root(id), below, difference: scratch });
+    await this.#parts.workers.run('compare-trees', { tree: this.root(id), below, difference: scratch });
     return scratch;
   }
 

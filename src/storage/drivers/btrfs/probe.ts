@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { release } from 'node:os';
 import { unavailable } from '../../../errors/engine-error.js';
 import { fileSystemId, isBtrfs } from '../../../sys/btrfs/subvolumes.js';
-import type { StorageDriver } from '../driver.js';
+import type { DriverStatus } from '../driver.js';
 
 /** @throws EngineError unavailable when the directory is on another file system. */
 export function checkFileSystem(directory: string): void {
@@ -17,7 +17,7 @@ export function checkFileSystem(directory: string): void {
 }
 
 /** Returns the rows for `info`. The first one is that of other engines. */
-export function statusOf(root: string): StorageDriver['status'] {
+export function statusOf(root: string): DriverStatus {
   const id = fileSystemId(root);
   return [
     ['Btrfs', ''],

@@ -1,5 +1,5 @@
 /** Worker tasks of the driver `btrfs`: all that waits for the disk. */
-import { chownSync, chmodSync, existsSync, mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { chownSync, chmodSync, existsSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Owner } from '../../../ports/id-maps.js';
 import { ensureQuota, limitOf, referencedBytes, setLimit } from '../../../sys/btrfs/quota-groups.js';
@@ -15,7 +15,6 @@ import { toBytePath } from '../../byte-path.js';
 import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
-import { makeDifference } from '../../trees/make-difference.js';
 import { LIMIT, TREE } from './places.js';
 
 /** Makes an empty subvolume. */
@@ -80,18 +79,6 @@ export function renewLimit({ directory }: { readonly directory: string }): void 
   const tree = join(directory, TREE);
   ensureQuota(directory);
   if (limitOf(tree) !== bytes) setLimit(tree, bytes);
-}
-
-export interface CompareInput {
-  readonly tree: string;
-  readonly below: readonly string[];
-  readonly difference: string;
-}
-
-/** Makes the difference between a container and what is below it. */
-export function compareTrees({ tree, below, difference }: CompareInput): void {
-  mkdirSync(difference);
-  makeDifference(toBytePath(tree), below.map(toBytePath), toBytePath(difference));
 }
 
 /** Deletes directories of layers and containers, and makes the kernel begin to free their space. */

@@ -11,11 +11,12 @@ import { basename, dirname, join } from 'node:path';
 import { internal, invalid } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
+import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem, mountPointsBelow } from '../../../sys/mount/mount.js';
 import type { WorkerPool } from '../../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
-import type { DriverContext, DriverRow, StorageDriver } from '../driver.js';
-import { fileSystemOf, type MountOptions, probeOverlay, untriedOptions } from './probe.js';
+import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
+import { type MountOptions, probeOverlay, untriedOptions } from './probe.js';
 import { defaultSize, SIZE_OPTION, SizeLimits } from './size-limits.js';
 
 const EMPTY = 'empty';
@@ -68,7 +69,7 @@ interface Parts {
 }
 
 class OverlayDriver implements StorageDriver {
-  readonly status: StorageDriver['status'];
+  readonly status: DriverStatus;
   readonly #parts: Parts;
   readonly #layersFd: number;
 

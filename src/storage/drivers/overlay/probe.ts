@@ -1,9 +1,8 @@
 /** Finds out whether overlayfs works on the data root's file system, and with which options. */
-import { readFileSync } from 'node:fs';
 import { access, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf, unavailable } from '../../../errors/engine-error.js';
-import type { BackingFileSystem } from './size-limits.js';
+import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
 import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
 import { tellsTypes } from '../../../sys/files/directory-types.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
@@ -95,24 +94,7 @@ function explain(error: unknown, directory: string): string {
   );
 }
 
-/** The file system that holds a path, as in the mount table. */
-export function fileSystemOf(path: string): BackingFileSystem {
-  const lines = readFileSync('/proc/self/mounts', 'utf8')
-    .split('\n')
-    .map((line) => line.split(' '));
-  let found: BackingFileSystem = { type: 'unknown', options: [] };
-  let longest = -1;
-  for (const [, point = '', type = '', options = ''] of lines) {
-    const covers = path === point || path.startsWith(point === '/' ? '/' : `${point}/`);
-    if (covers && point.length >= longest) {
-      longest = point.length;
-      found = { type, options: options.split(',') };
-    }
-  }
-  return found;
-}
-
-/** Its type alone. */
+/** The type of the file system that holds a path. */
 export function fileSystemType(path: string): string {
   return fileSystemOf(path).type;
 }

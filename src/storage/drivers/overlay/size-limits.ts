@@ -7,25 +7,17 @@ import { join } from 'node:path';
 import { messageOf } from '../../../errors/engine-error.js';
 import type { Layout } from '../../layers/layout.js';
 import { lastOption, parseSize, refusedOption } from '../size-option.js';
+import type { FileSystem } from '../../../sys/mount/file-system-of.js';
 import { joinProject, limitProject, projectOf } from '../../../sys/mount/project-quota.js';
 
 export const SIZE_OPTION = 'overlay2.size';
 const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
-export interface BackingFileSystem {
-  readonly type: string;
-  readonly options: readonly string[];
-}
-
 /**
  * Finds the size that the daemon's options give to every container.
  * @throws EngineError invalid for one that the file system of `root` cannot keep.
  */
-export function defaultSize(
-  root: string,
-  backing: BackingFileSystem,
-  storageOpts: readonly string[],
-): number | undefined {
+export function defaultSize(root: string, backing: FileSystem, storageOpts: readonly string[]): number | undefined {
   const size = lastOption(storageOpts, SIZE_OPTION);
   if (size === undefined) return undefined;
   const type = backing.type === 'ext4' ? 'extfs' : backing.type;
@@ -39,7 +31,7 @@ export function defaultSize(
   return parseSize(size, root);
 }
 
-function keepsSizes({ type, options }: BackingFileSystem): boolean {
+function keepsSizes({ type, options }: FileSystem): boolean {
   return type === 'xfs' && options.some((option) => option === 'prjquota' || option === 'pquota');
 }
 
@@ -54,7 +46,7 @@ export class SizeLimits {
    * @param storageOpts of the daemon, `name=value`.
    * @throws EngineError invalid for a size that this file system cannot keep.
    */
-  constructor(layout: Layout, backing: BackingFileSystem, storageOpts: readonly string[]) {
+  constructor(layout: Layout, backing: FileSystem, storageOpts: readonly string[]) {
     this.#layout = layout;
     this.#isPossible = keepsSizes(backing);
     this.#defaultBytes = defaultSize(layout.root, backing, storageOpts);
