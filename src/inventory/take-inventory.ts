@@ -57,6 +57,7 @@ const DRIVER_SHELVES: Readonly<Record<string, Shelf>> = {
   containers: { kind: 'container' },
   'builder/cache/records': { kind: 'cache-record', owner: recordIdOf },
   'builder/cache/directories': { kind: 'cache-directory' },
+  'builder/cache/digests': { kind: 'cache-directory' },
 };
 /** Those that all drivers share. */
 const SHELVES: Readonly<Record<string, Shelf>> = {

@@ -51,10 +51,16 @@ export interface CacheMounts {
   release(): Promise<void>;
 }
 
+/** A directory for files of a client. */
+export interface SourceDirectory extends CacheMount {
+  /** A file for digests of the files in the directory. It is removed with it, and may be missing. */
+  readonly digests: string;
+}
+
 /** Files of clients, of which only those travel again that have changed. */
 export interface SourceDirectories {
   /** Opens a directory that nobody else has; a new one when all with this ID are in use. */
-  openSource(order: { readonly id: string; readonly description: string }): Promise<CacheMount>;
+  openSource(order: { readonly id: string; readonly description: string }): Promise<SourceDirectory>;
 }
 
 export interface KeptDirectoryOrder {

@@ -156,6 +156,8 @@ export interface BuildContext {
 /** A directory of files with owners and times as the client sent them. It does not change until it is released. */
 export interface ContextTree {
   readonly directory: string;
+  /** A file for digests of its files, when it stays between builds and nobody else changes it. */
+  readonly digests?: string;
   release(): Promise<void>;
 }
 

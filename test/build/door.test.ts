@@ -119,7 +119,7 @@ const keptContexts: SourceDirectories = {
     while (keptInUse.has(kept)) kept += '+';
     keptInUse.add(kept);
     mkdirSync(kept, { recursive: true });
-    return { directory: kept, release: async () => void keptInUse.delete(kept) };
+    return { directory: kept, digests: `${kept}.digests`, release: async () => void keptInUse.delete(kept) };
   },
 };
 const sessions = new Sessions();

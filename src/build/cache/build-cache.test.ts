@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { DirectoryLayerStore } from '../../../test/support/directory-layer-store.js';
 import { inlinePool } from '../../../test/support/inline-pool.js';
@@ -342,11 +342,24 @@ describe('directories', () => {
     const source = { id: 'context', description: 'local source for context' };
     const [one, two] = await Promise.all([cache.openSource(source), cache.openSource(source)]);
     assert.notEqual(one.directory, two.directory);
+    assert.notEqual(one.digests, two.digests);
     await one.release();
     await two.release();
     assert.deepEqual(
       (await cache.usage()).map(({ type }) => type),
       ['source.local', 'source.local'],
     );
+  });
+
+  test('of clients take the digests of their files with them', async () => {
+    const source = await cache.openSource({ id: 'context', description: 'local source for context' });
+    await writeFile(source.digests, 'digests');
+    await writeFile(`${source.digests}x`, 'of a directory that is gone');
+    await source.release();
+    await cache.close();
+    await restart();
+    assert.deepEqual(await readdir(dirname(source.digests)), [basename(source.digests)]);
+    await cache.prune(EVERYTHING);
+    assert.deepEqual(await readdir(dirname(source.digests)), []);
   });
 });

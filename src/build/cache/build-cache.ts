@@ -3,12 +3,13 @@
  *
  *   records/<id>.json   what a step has made, or a directory that builds write to
  *   directories/<id>/   such a directory
+ *   digests/<id>        digests of files in one that came from a client, see files/kept-digests.ts
  *
  * A record holds a reference on its layer. The files of records have the last use, too, which is written some time
  * later: a crash loses the uses of the last seconds.
  */
 import { statfs } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { CachePrune, CacheUsage } from '../../ports/build.js';
 import type {
   BuildCache,
@@ -20,6 +21,7 @@ import type {
   KeptDirectoryOrder,
   NewCacheRecord,
   SourceDirectories,
+  SourceDirectory,
 } from '../../ports/build-cache.js';
 import type { Owner } from '../../ports/id-maps.js';
 import type { Logger } from '../../ports/logger.js';
@@ -71,7 +73,12 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
     this.#deps = deps;
     const { root, pool, owner } = deps;
     this.#files = new RecordFiles(join(root, 'records'));
-    this.#shelf = new DirectoryShelf({ root: join(root, 'directories'), pool, owner });
+    this.#shelf = new DirectoryShelf({
+      root: join(root, 'directories'),
+      digests: join(root, 'digests'),
+      pool,
+      owner,
+    });
     this.#directories = new CacheDirectories({
       shelf: this.#shelf,
       add: (record) => this.#write(record),
@@ -85,7 +92,7 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
    */
   async load(): Promise<{ readonly removed: readonly string[] }> {
     const { root, owner, layers } = this.#deps;
-    for (const path of [root, join(root, 'records'), join(root, 'directories')])
+    for (const path of [root, ...['records', 'directories', 'digests'].map((name) => join(root, name))])
       await makeDirectories(path, { mode: 0o710 });
     for (const path of [join(root, '..'), root, join(root, 'directories')]) await letPass(path, owner);
     const { records, removed } = await this.#files.load();
@@ -159,8 +166,10 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
     return this.#directories.open({ ...order, type: 'exec.cachemount' }, signal);
   }
 
-  openSource(order: { readonly id: string; readonly description: string }): Promise<CacheMount> {
-    return this.#directories.open({ ...order, type: 'source.local', sharing: 'private' }, new AbortController().signal);
+  async openSource(order: { readonly id: string; readonly description: string }): Promise<SourceDirectory> {
+    const { signal } = new AbortController();
+    const mount = await this.#directories.open({ ...order, type: 'source.local', sharing: 'private' }, signal);
+    return { ...mount, digests: this.#shelf.digests(basename(mount.directory)) };
   }
 
   openKept(order: KeptDirectoryOrder, signal: AbortSignal): Promise<CacheMount> {

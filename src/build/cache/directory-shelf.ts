@@ -14,6 +14,8 @@ const REMOVED = '.removed-';
 
 export interface DirectoryShelfDeps {
   readonly root: string;
+  /** Directory for digests of files in these directories. */
+  readonly digests: string;
   readonly pool: Pick<WorkerPool, 'run'>;
   /** Owns new directories. */
   readonly owner: Owner;
@@ -24,6 +26,11 @@ export class DirectoryShelf {
 
   path(id: string): string {
     return join(this.deps.root, id);
+  }
+
+  /** Returns the file for digests of the files in a directory. */
+  digests(id: string): string {
+    return join(this.deps.digests, id);
   }
 
   /** Removes what is no directory of these records. @returns the IDs that are there, and what was removed. */
@@ -40,6 +47,8 @@ export class DirectoryShelf {
         removed.push(`directory ${name}: no record has it`);
       }
     }
+    for (const name of await readdir(this.deps.digests))
+      if (!present.has(name)) await rm(this.digests(name), { force: true });
     // They may be large, and nobody waits for them.
     void this.#delete(leftovers);
     return { present, removed };
@@ -65,7 +74,10 @@ export class DirectoryShelf {
   /** Takes directories away at once, and deletes what is in them. */
   async remove(ids: readonly string[]): Promise<void> {
     const paths: string[] = [];
-    for (const id of ids) paths.push(await this.#takeAway(id));
+    for (const id of ids) {
+      paths.push(await this.#takeAway(id));
+      await rm(this.digests(id), { force: true });
+    }
     await this.#delete(paths);
   }
 

@@ -3,11 +3,12 @@
  * with the same digest give the same layer but for times. Synchronous, for worker threads.
  */
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, constants, openSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
 import { fsPath } from '../../storage/byte-path.js';
 import { contentXattrs } from '../../storage/copy-attributes.js';
 import { walkTree } from '../../storage/walk-tree.js';
 import { getXattr } from '../../sys/files/xattr.js';
+import { type KeptDigests, nowNs } from './kept-digests.js';
 import type { LeftOut, SourceFile } from './source-files.js';
 
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW;
@@ -16,6 +17,8 @@ const PIECE = Buffer.allocUnsafe(256 << 10);
 export interface DigestOptions {
   /** Owners do not count, because the copy sets them. */
   readonly ignoresOwners: boolean;
+  /** Digests of files from earlier builds. */
+  readonly known: KeptDigests | undefined;
 }
 
 /** Adds a source, with all that is in it, to the hash. */
@@ -31,27 +34,37 @@ export function hashSource(hash: Hash, source: SourceFile, leftOut: LeftOut, opt
   }
 }
 
-/** Each part has its length before it, so that no two lists of files look the same. */
-function hashEntry(hash: Hash, path: string, at: string, stat: BigIntStats, { ignoresOwners }: DigestOptions): void {
-  const isFile = stat.isFile();
-  const link = stat.isSymbolicLink() ? readlinkSync(fsPath(at), 'latin1') : '';
-  const owner = ignoresOwners ? '' : `${stat.uid}:${stat.gid}`;
-  const xattrs = contentXattrs(at)
-    .sort()
-    .map((name) => [name, getXattr(fsPath(at), name)?.toString('base64') ?? '']);
-  const size = isFile ? String(stat.size) : '';
-  hash.update(`${JSON.stringify([path, String(stat.mode), owner, size, link, String(stat.rdev), xattrs])}\n`);
-  if (isFile) hashContent(hash, at);
+/** Each part has its length before it or a fixed one, so that no two lists of files look the same. */
+function hashEntry(hash: Hash, path: string, at: string, stat: BigIntStats, options: DigestOptions): void {
+  const owner = options.ignoresOwners ? '' : `${stat.uid}:${stat.gid}`;
+  const what = stat.isFile()
+    ? fileDigest(at, stat, options.known).toString('hex')
+    : [stat.isSymbolicLink() ? readlinkSync(fsPath(at), 'latin1') : '', String(stat.rdev), xattrsOf(at)];
+  hash.update(`${JSON.stringify([path, String(stat.mode), owner, what])}\n`);
 }
 
-function hashContent(hash: Hash, at: string): void {
+/** Returns the digest of the content and the extended attributes of a file. */
+function fileDigest(at: string, stat: BigIntStats, known: KeptDigests | undefined): Buffer {
+  const found = known?.find(stat);
+  if (found !== undefined) return found;
   const fd = openSync(fsPath(at), READ);
   try {
+    const before = nowNs();
+    // The name may be another file's by now.
+    const opened = known && fstatSync(fd, { bigint: true });
+    const hash = createHash('sha256').update(`${JSON.stringify(xattrsOf(at))}\n`);
     for (let length = readSync(fd, PIECE); length > 0; length = readSync(fd, PIECE))
       hash.update(PIECE.subarray(0, length));
+    const digest = hash.digest();
+    if (opened) known.note(opened, before, digest);
+    return digest;
   } finally {
     closeSync(fd);
   }
 }
 
-export const newContentHash = (): Hash => createHash('sha256');
+function xattrsOf(at: string): readonly (readonly [name: string, value: string])[] {
+  return contentXattrs(at)
+    .sort()
+    .map((name) => [name, getXattr(fsPath(at), name)?.toString('base64') ?? '']);
+}

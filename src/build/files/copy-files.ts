@@ -1,6 +1,6 @@
 /** Worker tasks: the files of COPY and ADD are found and hashed, and written into the root of an image. */
 import { createHash } from 'node:crypto';
-import { closeSync, constants, openSync } from 'node:fs';
+import { closeSync, constants, openSync, statSync } from 'node:fs';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import { fsPath, toBytePath } from '../../storage/byte-path.js';
 import { storageError } from '../../storage/storage-error.js';
@@ -11,6 +11,7 @@ import { hashSource } from './content-digest.js';
 import { directoryModeOf, parseMode } from './file-mode.js';
 import { isArchive, unpackArchive } from './local-archive.js';
 import { leftOutBy } from './left-out.js';
+import { KeptDigests } from './kept-digests.js';
 import { joinPath } from './paths.js';
 import { findSources, type LeftOut, type SourceFile } from './source-files.js';
 import { type Appearance, type CopyRules, TargetTree } from './target-tree.js';
@@ -23,6 +24,8 @@ export interface SourceTree {
   readonly ignore: readonly string[];
   /** Patterns of `--exclude`. */
   readonly exclude: readonly string[];
+  /** Where digests of its files are remembered, when it stays between builds; see kept-digests.ts. */
+  readonly digests?: string | undefined;
   /** Whether archives of this tree are unpacked; undefined: as those of the others. */
   readonly unpacks?: boolean;
 }
@@ -45,11 +48,15 @@ export function digestSources({ trees, ignoresOwners }: DigestInput): SourcesDig
   const hash = createHash('sha256');
   let count = 0;
   let kind: SourcesDigest['kind'] = 'file';
-  withSources(trees, (source, leftOut) => {
-    count++;
-    if (source.stat.isDirectory()) kind = 'dir';
-    hashSource(hash, source, leftOut, { ignoresOwners });
-  });
+  for (const tree of trees) {
+    const known = tree.digests === undefined ? undefined : new KeptDigests(tree.digests, deviceOf(tree.root));
+    withSources(tree, (source, leftOut) => {
+      count++;
+      if (source.stat.isDirectory()) kind = 'dir';
+      hashSource(hash, source, leftOut, { ignoresOwners, known });
+    });
+    known?.save();
+  }
   return { hex: hash.digest('hex'), kind: count > 1 ? 'multi' : kind, count };
 }
 
@@ -157,14 +164,16 @@ function rulesOf({ classic, owner }: CopyFilesInput): CopyRules {
   return { replaces: isClassic, keepsTopTime: !isClassic, dropsSetuid };
 }
 
-function withSources(trees: readonly SourceTree[], use: (source: SourceFile, leftOut: LeftOut) => void): void {
-  for (const tree of trees) {
-    for (const { source, leftOut } of openTree(tree)) {
-      try {
-        use(source, leftOut);
-      } finally {
-        source.close();
-      }
+function deviceOf(directory: string): bigint {
+  return statSync(directory, { bigint: true }).dev;
+}
+
+function withSources(tree: SourceTree, use: (source: SourceFile, leftOut: LeftOut) => void): void {
+  for (const { source, leftOut } of openTree(tree)) {
+    try {
+      use(source, leftOut);
+    } finally {
+      source.close();
     }
   }
 }

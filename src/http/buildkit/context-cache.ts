@@ -9,6 +9,8 @@ import type { SourceDirectories } from '../../ports/build-cache.js';
 
 export interface ReceivingDirectory {
   readonly path: string;
+  /** A file for digests of its files, when it is kept. */
+  readonly digests?: string;
   release(): Promise<void>;
 }
 
@@ -27,7 +29,7 @@ export class ContextCache {
   async keeping(key: string, name: string): Promise<ReceivingDirectory> {
     const id = createHash('sha256').update(key).digest('hex');
     const kept = await this.#kept.openSource({ id, description: `local source for ${name}` });
-    return { path: kept.directory, release: () => kept.release() };
+    return { path: kept.directory, digests: kept.digests, release: () => kept.release() };
   }
 
   /** Returns an empty directory, which is gone after its release. */

@@ -86,7 +86,8 @@ export function directoryContext(directory: ClientDirectory): BuildContext {
     readFile: async (path) => (await directory.smallFiles([path])).get(path),
     tree: async ({ ignore, follow }) => {
       const kept = await directory.tree({ exclude: ignore, follow }, () => undefined);
-      return { directory: kept.path, release: () => kept.release() };
+      const { path, digests } = kept;
+      return { directory: path, ...(digests !== undefined && { digests }), release: () => kept.release() };
     },
   };
 }

@@ -49,7 +49,8 @@ export class ClientContext {
         const follow = this.#isWhole ? [] : [...this.#paths].sort();
         const tree = await this.context.tree({ ignore, follow }, signal);
         tools.atEnd(() => tree.release());
-        return { layer: undefined, files: { directory: tree.directory, ignore, isMapped: false } };
+        const { directory, digests } = tree;
+        return { layer: undefined, files: { directory, digests, ignore, isMapped: false } };
       },
     };
   }

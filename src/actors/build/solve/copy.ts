@@ -32,7 +32,8 @@ export function copyOperation(
       const files = await work.tools.filesOf(result ?? NO_FILES);
       isMapped ||= files.isMapped;
       const unpacks = isRemote === true && { unpacks: kind === 'ADD' && instruction.unpack === true };
-      trees.push({ root: files.directory, sources: paths, ignore: files.ignore, exclude, ...unpacks });
+      const { directory: root, digests, ignore } = files;
+      trees.push({ root, digests, sources: paths, ignore, exclude, ...unpacks });
     }
     return { instruction, trees, isMapped, belongsToRoot: false };
   };

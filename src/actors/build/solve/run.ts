@@ -112,8 +112,8 @@ async function identityOf(
   { tools, signal }: StepWork,
 ): Promise<string> {
   if (files === undefined) return layer ?? 'nothing';
-  const { directory: root, ignore } = files;
-  const tree = { root, sources: [source || '/'], ignore, exclude: [] };
+  const { directory: root, digests, ignore } = files;
+  const tree = { root, digests, sources: [source || '/'], ignore, exclude: [] };
   const { hex } = await tools.deps.pool.run('build-digest', { trees: [tree], ignoresOwners: false }, { signal });
   return hex;
 }

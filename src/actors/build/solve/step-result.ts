@@ -8,6 +8,8 @@ export interface SourceFiles {
   readonly ignore: readonly string[];
   /** The owners are those of this host already, as in the layers of images. */
   readonly isMapped: boolean;
+  /** Where digests of the files are remembered, when the directory stays between builds. */
+  readonly digests?: string | undefined;
   /** Stands for the content of what was fetched; absent: it has to be hashed. */
   readonly key?: string;
 }
