@@ -95,8 +95,11 @@ export async function removeOrphans(realm: Realm, isOrphan: (id: string) => bool
   return [...new Set([...ended, ...states, ...dirs])];
 }
 
-/** Ends shims. It looks until there is none left, because a shim that is just being started may not be visible yet. */
-async function endShims(realm: ShimRealm, isOrphan: (id: string) => boolean): Promise<string[]> {
+/**
+ * Ends shims and returns the IDs of their tasks. It looks until there is none left, because a shim that is just being
+ * started may not be visible yet.
+ */
+export async function endShims(realm: ShimRealm, isOrphan: (id: string) => boolean): Promise<string[]> {
   const ended = new Set<string>();
   const end = performance.now() + KILL_MS;
   for (;;) {

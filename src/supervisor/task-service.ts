@@ -8,21 +8,22 @@ import { packOci } from './any.js';
 import { deferred, type Deferred } from './deferred.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import { ExitWatch, type ProcessRef } from './exit-watch.js';
+import { InitWatch } from './init-watch.js';
 import { isBrokenOff, isShimLost } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import type { HeardExits } from './heard-exits.js';
 import { decodeMetrics, hadOomKill, type CgroupMetrics } from './metrics.js';
-import { hasState, removeOrphans, removeShimSockets, type Realm } from './orphans.js';
+import { endShims, hasState, removeOrphans, removeShimSockets, type Realm } from './orphans.js';
 import { Containers } from './proto/gen/containers_pb.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { packRuntimeOptions } from './runtime-options.js';
 import { taskInfo } from './task-info.js';
+import { TaskReports } from './task-reports.js';
 
 const READ = { timeoutMs: 10_000 };
 const SIGKILL = 9;
-const SIGKILLED = 128 + SIGKILL;
 /** This makes a minute, as each question takes 2 s when the shim does not answer. */
 const SHIM_QUESTIONS = 30;
 // For a read that holds up the report of an exit.
@@ -47,11 +48,10 @@ export class ContainerdTasks implements TaskService {
   readonly #logger: Logger;
   readonly #realm: Realm;
   readonly #heard: HeardExits;
-  readonly #listeners = new Set<(event: TaskEvent) => void>();
   readonly #exits = new ExitWatch();
+  readonly #inits = new InitWatch({ ask: (id) => this.#hasTold(id), lost: (id) => this.#endLost(id) });
+  readonly #reports: TaskReports;
   readonly #cgroupMoves = new CgroupMoves();
-  /** Tasks that were reported to lack memory. */
-  readonly #oomed = new Set<string>();
   /** Tasks that were created but not started, with the promise of their exit, which concerns nobody else. */
   readonly #unstarted = new Map<string, Deferred<void>>();
   /** Containers whose creation broke off with the connection. They are removed when the next one is up. */
@@ -66,6 +66,8 @@ export class ContainerdTasks implements TaskService {
     this.#logger = logger;
     this.#realm = realm;
     this.#heard = heard;
+    const hadKill = (id: string) => this.#metrics(id, OOM_TIMEOUT_MS).then(hadOomKill);
+    this.#reports = new TaskReports({ logger, exits: this.#exits, hadOomKill: hadKill });
   }
 
   async create(request: CreateTask): Promise<{ pid: number }> {
@@ -76,6 +78,7 @@ export class ContainerdTasks implements TaskService {
     try {
       const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create({ containerId: id, ...stdio }));
       this.#unstarted.set(id, deferred());
+      this.#inits.add(id, pid, { mayBeGone: false });
       return { pid };
     } catch (error) {
       if (isBrokenOff(error)) this.#leftovers.add(id);
@@ -167,7 +170,8 @@ export class ContainerdTasks implements TaskService {
     await unlessNotFound(this.#containers.delete({ id }));
     await this.#heard.forget(id);
     this.#exits.remove({ id, execId: '' });
-    this.#oomed.delete(id);
+    this.#inits.remove(id);
+    this.#reports.forget(id);
   }
 
   async list(): Promise<TaskInfo[]> {
@@ -197,6 +201,7 @@ export class ContainerdTasks implements TaskService {
 
   /** Closes files; tasks that are made afterwards take longer. */
   close(): Promise<void> {
+    this.#inits.close();
     return this.#cgroupMoves.close();
   }
 
@@ -206,8 +211,7 @@ export class ContainerdTasks implements TaskService {
   }
 
   onEvent(listener: (event: TaskEvent) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#reports.onEvent(listener);
   }
 
   async version(): Promise<{ version: string; revision: string }> {
@@ -215,38 +219,12 @@ export class ContainerdTasks implements TaskService {
     return { version, revision };
   }
 
-  /**
-   * Passes an event on to the listeners: an exit only the first time, and only of a process that was started; a lack of
-   * memory before the exit that it caused.
-   */
+  /** Passes an event on to the listeners, unless it is the exit of a process that was not started. */
   report(event: TaskEvent): void {
     const unstarted = event.type === 'exit' && event.execId === '' ? this.#unstarted.get(event.id) : undefined;
     unstarted?.resolve();
-    if (unstarted || !this.#exits.isNews(event)) return;
-    if (event.type === 'oom') this.#oomed.add(event.id);
-    const isKill = event.type === 'exit' && event.execId === '' && event.exit.exitCode === SIGKILLED;
-    if (isKill && !this.#oomed.has(event.id)) void this.#emitKill(event);
-    else this.#emit(event);
-  }
-
-  /**
-   * Reports an exit by SIGKILL, after a lack of memory if that caused it. The shim's own report of that may come later
-   * than the exit, but the kernel's counter knows at once.
-   */
-  async #emitKill(exit: TaskEvent): Promise<void> {
-    const isOom = await this.#metrics(exit.id, OOM_TIMEOUT_MS).then(hadOomKill, () => false);
-    if (isOom) this.#emit({ type: 'oom', id: exit.id });
-    this.#emit(exit);
-  }
-
-  #emit(event: TaskEvent): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener(event);
-      } catch (error) {
-        this.#logger.error({ err: error, event }, 'a listener for task events failed');
-      }
-    }
+    if (event.type === 'exit' && event.execId === '') this.#inits.remove(event.id);
+    if (!unstarted) this.#reports.pass(event);
   }
 
   /**
@@ -262,8 +240,7 @@ export class ContainerdTasks implements TaskService {
       try {
         const found = (execId === '' ? inits.get(id) : undefined) ?? (await this.#find(process));
         if (found !== undefined && found.status !== Status.STOPPED) return;
-        const exit = exitStatus(found?.exitStatus ?? UNKNOWN_EXIT_CODE, found?.exitedAt);
-        this.report({ type: 'exit', id, execId, pid: found?.pid ?? 0, exit });
+        this.#reportFound(process, found);
       } catch (error) {
         this.#logger.warn({ id, execId, err: error }, 'cannot ask for the state of a process');
       }
@@ -341,8 +318,35 @@ export class ContainerdTasks implements TaskService {
     // Made by a daemon that died before it started it.
     if (info.status === 'created' && !this.#exits.has(init) && !this.#unstarted.has(info.id))
       this.#unstarted.set(info.id, deferred());
-    else if (info.status !== 'stopped' && info.status !== 'created') this.#exits.ensure(init);
+    else if (info.status !== 'stopped' && info.status !== 'created') {
+      this.#exits.ensure(init);
+      // The processes of an external containerd may have other numbers.
+      this.#inits.add(info.id, info.pid, { mayBeGone: this.#realm.taskDirs !== undefined });
+    }
     return info;
+  }
+
+  /** Reports the exit of a task whose process has ended, if containerd knows it; returns whether it is reported. */
+  async #hasTold(id: string): Promise<boolean> {
+    const init = { id, execId: '' };
+    if (!this.#exits.has(init)) return true;
+    const found = await this.#find(init);
+    if (found !== undefined && found.status !== Status.STOPPED) return false;
+    this.#reportFound(init, found);
+    return true;
+  }
+
+  /** Ends a task whose shim has lost its exit. Without the shim, containerd cleans up after it. */
+  async #endLost(id: string): Promise<void> {
+    this.#logger.warn({ id }, 'the shim does not tell the exit of a task whose process has ended; ending the shim');
+    const ended = async (): Promise<void> => void (await endShims(this.#realm, (other) => other === id));
+    const exit = exitStatus(UNKNOWN_EXIT_CODE, undefined);
+    await this.#reports.passAfter(ended, { type: 'exit', id, execId: '', pid: 0, exit });
+  }
+
+  #reportFound({ id, execId }: ProcessRef, found: Process | undefined): void {
+    const exit = exitStatus(found?.exitStatus ?? UNKNOWN_EXIT_CODE, found?.exitedAt);
+    this.report({ type: 'exit', id, execId, pid: found?.pid ?? 0, exit });
   }
 
   /**

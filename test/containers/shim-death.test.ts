@@ -1,7 +1,7 @@
 /**
  * Commands to a container whose shim was killed just before: containerd cannot reach it any more and needs some time to
  * notice that and to kill the container. Each command must act as on a container that has ended. SHIM_DEATHS=20 makes
- * so many rounds of each command and delay.
+ * so many rounds of each command and delay. Then shims that live and never tell that their container has ended.
  */
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,6 +15,7 @@ import { engined } from '../support/engined.js';
 import type { Engine } from '../support/engine.js';
 import { call, callJson } from '../support/http.js';
 import { processesOf } from '../support/leftovers.js';
+import { killUnseen } from '../support/traced-process.js';
 import { waitFor } from '../support/wait.js';
 
 const ROUNDS = Number(process.env['SHIM_DEATHS'] ?? 1);
@@ -71,12 +72,12 @@ function cgroupsOf(pid: number): string[] {
     .filter((path) => existsSync(path));
 }
 
-function killShim(id: string): void {
+function killShim(id: string, signal: NodeJS.Signals = 'SIGKILL'): void {
   const shims = processesOf(engine.dir).filter(
     ({ command }) => /^\S*containerd-shim-/.test(command) && command.includes(id),
   );
   assert.equal(shims.length, 1);
-  for (const { pid } of shims) process.kill(pid, 'SIGKILL');
+  for (const { pid } of shims) process.kill(pid, signal);
 }
 
 /** Kills the shim of a new container, and then sends the request about it. */
@@ -172,6 +173,48 @@ test('an exec is refused as on a container that has ended', () =>
 test('where containerd cannot kill the container, its removal does', async () => {
   const container = await start('failing');
   killShim(container.id);
+  await callJson(engine.socketPath, 'DELETE', `/containers/${container.id}?force=true`, {}, 204);
+  await gone(container);
+});
+
+for (const [name, restart] of [
+  ['an exit that the shim never tells is found out', false],
+  ['so it is after the daemon was killed', true],
+] as const)
+  test(name, async () => {
+    const [stopped, killed, removed, left] = await Promise.all([start(), start(), start(), start()]);
+    const lettingKnow = [stopped, killed, removed, left].map(({ pid }) => killUnseen(pid));
+    if (restart) {
+      await engine.stop('SIGKILL');
+      await engine.start();
+      assert.equal((await inspect(left)).State.Status, 'running');
+    }
+    const commands = [
+      call(engine.socketPath, 'POST', `/containers/${stopped.id}/stop?t=1`),
+      call(engine.socketPath, 'POST', `/containers/${killed.id}/kill`),
+      call(engine.socketPath, 'DELETE', `/containers/${removed.id}?force=true`),
+      call(engine.socketPath, 'POST', `/containers/${left.id}/wait`),
+    ];
+    const replies = await Promise.all(commands);
+    const statuses = replies.map(({ status }) => status);
+    // Whether there was something left to kill depends on how much the shim knows by then.
+    assert.ok([204, 409].includes(statuses.splice(1, 1)[0] ?? 0));
+    assert.deepEqual(statuses, [204, 204, 200], replies.map(({ text }) => text).join(' '));
+    for (const container of [stopped, killed, left]) {
+      await waitFor('the exit', async () => (await inspect(container)).State.Status === 'exited');
+      assert.equal((await inspect(container)).State.ExitCode, 255);
+    }
+    lettingKnow.forEach((letKnow) => letKnow());
+    for (const run of [stopped, killed, removed, left]) await gone(run);
+    await callJson(engine.socketPath, 'POST', `/containers/${left.id}/start`, {}, 204);
+    await callJson(engine.socketPath, 'POST', `/containers/${left.id}/kill`, {}, 204);
+    for (const { id } of [stopped, killed, left]) await remove(id);
+  });
+
+test('a shim that hangs does not keep a container that has ended', async () => {
+  const container = await start();
+  killShim(container.id, 'SIGSTOP');
+  process.kill(container.pid, 'SIGKILL');
   await callJson(engine.socketPath, 'DELETE', `/containers/${container.id}?force=true`, {}, 204);
   await gone(container);
 });

@@ -6,10 +6,10 @@ import { closeSync, readSync, writeSync } from 'node:fs';
 import koffi from 'koffi';
 import { internal, type EngineError } from '../../errors/engine-error.js';
 import { libc, syscallError } from '../ffi/libc.js';
+import { openPidfd } from './pidfd.js';
 
-// linux/memfd.h, asm/unistd.h (the same number everywhere), sys/wait.h
+// linux/memfd.h, sys/wait.h
 const MFD_CLOEXEC = 1;
-const SYS_PIDFD_OPEN = 434;
 const WNOHANG = 1;
 /** More than any C library's posix_spawn_file_actions_t and posix_spawnattr_t. */
 const ACTIONS_BYTES = 512;
@@ -47,10 +47,6 @@ const spawnLater = libc.async<
   'posix_spawnp',
   'int posix_spawnp(void *pid, const char *file, const void *actions, const void *attributes, ' +
     'const char **argv, const char **envp)',
-);
-const pidfdOpen = libc.checked<[number: number, pid: number, flags: number]>(
-  'pidfd_open',
-  'long syscall(long number, int pid, uint32_t flags)',
 );
 const waitpid = libc.checked<[pid: number, status: Buffer, options: number]>(
   'waitpid',
@@ -115,7 +111,7 @@ function explained(file: string, error: EngineError): EngineError {
 }
 
 async function ended(pid: number): Promise<number> {
-  const pidfd = pidfdOpen(SYS_PIDFD_OPEN, pid, 0);
+  const pidfd = openPidfd(pid);
   try {
     await new Promise<void>((resolve) => {
       const handle = koffi.node.poll(pidfd, { readable: true }, () => {
