@@ -15,6 +15,7 @@ import { type Collection, createCollection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
 import { type BuildMachine, type BuildOutcome, createBuildMachine } from './build.machine.js';
 import { ClassicBuild, type ClassicDeps } from './classic-build.js';
+import { planClassic } from './classic-plan.js';
 import { Solve } from './solve/solve.js';
 import type { SolveDeps } from './solve/tools.js';
 
@@ -119,5 +120,5 @@ export class Builds implements BuildEngine {
 
 async function classicBuild(deps: BuildsDeps, request: BuildRequest, signal: AbortSignal): Promise<BuildResult> {
   if (request.classic?.squash) throw notImplemented('squash is only supported with experimental mode');
-  return new ClassicBuild(deps, request, signal).run();
+  return new ClassicBuild(deps, request, await planClassic(request, signal), signal).run();
 }

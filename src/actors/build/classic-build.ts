@@ -12,20 +12,21 @@ import type {
   RunInstruction,
 } from '../../build/dockerfile/ast.js';
 import { namedBy } from '../../build/dockerfile/ignore-file.js';
-import { parseDockerfile } from '../../build/dockerfile/parse.js';
+import { PortBudget } from '../../build/dockerfile/ports.js';
 import { isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
-import { type ResolvedStage, StageGraph, type StageSource } from '../../build/dockerfile/stage-graph.js';
+import type { ResolvedStage, StageGraph, StageSource } from '../../build/dockerfile/stage-graph.js';
 import type { SourceTree } from '../../build/files/copy-files.js';
 import { EngineError, invalid, notImplemented } from '../../errors/engine-error.js';
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { BuildSources } from '../../ports/build-sources.js';
 import type { BuildRequest, BuildResult, ContextTree } from '../../ports/build.js';
 import type { LayerInfo, LayerStore } from '../../ports/storage.js';
+import { inTurns } from '../../text/turns.js';
 import { detachMount } from '../../sys/mount/mount.js';
 import { baseImage, type BaseImageDeps } from './base-image.js';
-import { buildHost } from './build-host.js';
 import { ClassicCache } from './classic-cache.js';
 import { ClassicImages, emptyState, stateOf } from './classic-images.js';
+import type { ClassicPlan } from './classic-plan.js';
 import { configStep } from './config-steps.js';
 import {
   absolutePath,
@@ -42,7 +43,7 @@ import { downloadFile, isAddress } from './download-file.js';
 import { runContainer, type RunDeps } from './run-container.js';
 import { type BuiltStage, shellOf, type StageState } from './stage-state.js';
 import { StepLayers } from './step-layers.js';
-import { basePlatform, type TargetPlatform, targetPlatform } from './target-platform.js';
+import { basePlatform, type TargetPlatform } from './target-platform.js';
 
 export interface ClassicDeps extends BaseImageDeps, CopyDeps, RunDeps {
   readonly layers: LayerStore;
@@ -62,33 +63,25 @@ export class ClassicBuild {
   readonly #graph: StageGraph;
   readonly #built = new Map<number, BuiltStage>();
   readonly #usedArgs = new Set<string>();
+  readonly #ports = new PortBudget();
   readonly #cleanup: (() => Promise<unknown>)[] = [];
   #tree: Promise<ContextTree> | undefined;
   #ignore: Promise<readonly string[]> | undefined;
   #step = 0;
   #steps = 0;
 
-  /** @throws DockerfileError */
   constructor(
     private readonly deps: ClassicDeps,
     private readonly request: BuildRequest,
+    { dockerfile, graph, platform }: ClassicPlan,
     private readonly signal: AbortSignal,
   ) {
     this.#images = new ClassicImages(deps.images);
     this.#cache = new ClassicCache(deps, this.#images, request);
     this.#layers = new StepLayers(deps.layers);
-    this.#dockerfile = parseDockerfile(request.dockerfile.text);
-    this.#platform = targetPlatform(request);
-    const host = buildHost();
-    this.#graph = new StageGraph(this.#dockerfile, {
-      target: request.target,
-      allowsIndex: true,
-      buildArgs: request.buildArgs,
-      host,
-      buildPlatform: host,
-      targetPlatform: this.#platform,
-      hasContext: () => false,
-    });
+    this.#dockerfile = dockerfile;
+    this.#graph = graph;
+    this.#platform = platform;
   }
 
   async run(): Promise<BuildResult> {
@@ -193,7 +186,7 @@ export class ClassicBuild {
     written: Instruction,
     resolved: ResolvedStage,
   ): Promise<void> {
-    const instruction = scope.next(written);
+    const instruction = await inTurns(scope.next(written), this.signal);
     if (instruction.kind === 'ARG') for (const { key } of instruction.args) this.#usedArgs.add(key);
     if (instruction.kind === 'RUN') return this.#run(work, scope, instruction);
     if (instruction.kind === 'COPY' || instruction.kind === 'ADD')
@@ -205,6 +198,7 @@ export class ClassicBuild {
         path === '/' ? Promise.resolve(undefined) : directoryLayer(this.deps, this.#layers, state, path),
       );
     }
+    if (instruction.kind === 'EXPOSE') this.#ports.spend(instruction.ports);
     const { state, said } = configStep(work.state, instruction, written);
     const command = [...shellOf(state.config), '#(nop) ', said];
     return this.#commit(work, state, command, () => Promise.resolve(undefined));

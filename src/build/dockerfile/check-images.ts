@@ -1,6 +1,7 @@
 /** Checks a Dockerfile whose rules depend on what its base images say: they are looked up first. */
+import { inTurns } from '../../text/turns.js';
 import type { Dockerfile } from './ast.js';
-import { checkDockerfile, type CheckOptions, type CheckResult, type ImageFacts } from './check.js';
+import { checkParts, type CheckOptions, type CheckResult, type ImageFacts } from './check.js';
 import { DockerfileError } from './dockerfile-error.js';
 import { formatPlatform, type Platform } from './platform.js';
 import type { StageSource } from './stage-graph.js';
@@ -35,18 +36,16 @@ export async function checkWithImages(
   const known = new Map<string, Found>();
   for (;;) {
     const wanted = new Map<string, () => Promise<ImageFacts | undefined>>();
-    const result = checkDockerfile(dockerfile, {
-      ...options,
-      image: (source, stage) => {
-        if (source.kind !== 'image' && source.kind !== 'context') return undefined;
-        const platform = stage.platform ?? options.targetPlatform;
-        const key = JSON.stringify([source.kind, source.name, formatPlatform(platform)]);
-        const found = known.get(key);
-        if (found === undefined) wanted.set(key, () => lookUp(source, platform));
-        else if ('error' in found) throw found.error;
-        return found?.facts;
-      },
-    });
+    const image: CheckOptions['image'] = (source, stage) => {
+      if (source.kind !== 'image' && source.kind !== 'context') return undefined;
+      const platform = stage.platform ?? options.targetPlatform;
+      const key = JSON.stringify([source.kind, source.name, formatPlatform(platform)]);
+      const found = known.get(key);
+      if (found === undefined) wanted.set(key, () => lookUp(source, platform));
+      else if ('error' in found) throw found.error;
+      return found?.facts;
+    };
+    const result = await inTurns(checkParts(dockerfile, { ...options, image }));
     if (wanted.size === 0) return result;
     await Promise.all([...wanted].map(async ([key, look]) => known.set(key, await foundBy(look))));
   }

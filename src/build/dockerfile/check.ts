@@ -2,6 +2,7 @@
  * Goes through a Dockerfile as a build does, without running anything: for `docker build --check`, for the warnings of
  * a build, and for `--call=outline`.
  */
+import { type Parts, whole } from '../../text/turns.js';
 import type { Dockerfile, Instruction, LineRange } from './ast.js';
 import { type CheckConfig, Checks, type CheckWarning, parseCheckConfig } from './checks.js';
 import { atLines, DockerfileError } from './dockerfile-error.js';
@@ -11,7 +12,7 @@ import { InstructionChecks } from './instruction-checks.js';
 import type { Platform } from './platform.js';
 import { StageScope } from './scope.js';
 import { type GraphOptions, type ResolvedStage, StageGraph, type StageSource, defaultArgs } from './stage-graph.js';
-import { nearest } from './suggest.js';
+import { firstOptions, nearest } from './suggest.js';
 
 /** The configuration of a base image says these. */
 export interface ImageFacts {
@@ -54,13 +55,18 @@ export interface CheckResult {
 }
 
 export function checkDockerfile(dockerfile: Dockerfile, options: CheckOptions): CheckResult {
+  return whole(checkParts(dockerfile, options));
+}
+
+/** The same in parts. */
+export function* checkParts(dockerfile: Dockerfile, options: CheckOptions): Parts<CheckResult> {
   const stages = new Map<number, CheckedStage>();
   let checks = new Checks({ skip: 'all', experimental: new Set(), isError: false });
   let graph: StageGraph | undefined;
   try {
     const config = options.config ?? parseCheckConfig(checkDirective(dockerfile));
     checks = new Checks(config);
-    graph = walk(dockerfile, options, checks, stages);
+    graph = yield* walk(dockerfile, options, checks, stages);
     checks.throwIfErrors();
     return { warnings: checks.warnings, error: undefined, graph, stages };
   } catch (error) {
@@ -74,15 +80,15 @@ function checkDirective({ directives }: Dockerfile): string {
   return directives.check?.value.split(' ', 1)[0] ?? '';
 }
 
-function walk(
+function* walk(
   dockerfile: Dockerfile,
   options: CheckOptions,
   checks: Checks,
   stages: Map<number, CheckedStage>,
-): StageGraph {
-  checkWords(dockerfile, checks);
-  checkDefaults(dockerfile, defaultArgs(dockerfile, options), checks);
-  const graph = new StageGraph(dockerfile, { ...options, observer: baseObserver(checks, options.host) });
+): Parts<StageGraph> {
+  yield* checkWords(dockerfile, checks);
+  yield* checkDefaults(dockerfile, defaultArgs(dockerfile, options), checks);
+  const graph = yield* StageGraph.parts(dockerfile, { ...options, observer: baseObserver(checks, options.host) });
   for (const index of chosen(graph, options)) {
     const facts = factsOf(graph, index, options);
     graph.addTriggers(index, [...(facts?.triggers ?? []), ...graph.stageTriggers(index)]);
@@ -105,18 +111,33 @@ function walk(
     );
     const rules = new InstructionChecks(checks, options.ignore, all.get(base), facts);
     all.set(index, rules);
-    const instructions = stage.isReplaced ? [] : stage.instructions;
-    stages.set(index, { index, scope, instructions: instructions.map((next) => step(next, scope, rules, checks)) });
+    const instructions: Instruction[] = [];
+    stages.set(index, { index, scope, instructions });
+    if (stage.isReplaced) continue;
+    for (const next of stage.instructions) instructions.push(yield* step(next, scope, rules, checks));
   }
   return graph;
 }
 
-function step(next: Instruction, scope: StageScope, rules: InstructionChecks, checks: Checks): Instruction {
-  const expanded = scope.next(next, (names) => {
-    for (const name of names) reportUndefined(name, scope.env.keys(), next.lines, checks);
-  });
-  rules.see(expanded);
-  return expanded;
+function* step(next: Instruction, scope: StageScope, rules: InstructionChecks, checks: Checks): Parts<Instruction> {
+  const found: { readonly names: ReadonlySet<string>; readonly known: readonly string[] }[] = [];
+  try {
+    const expanded = yield* scope.next(next, (names) => {
+      // The instruction itself may add variables, of which this word knows nothing.
+      if (!checks.isFull) found.push({ names, known: firstOptions(scope.env.keys()) });
+    });
+    rules.see(expanded);
+    return expanded;
+  } finally {
+    for (const { names, known } of found) {
+      for (const name of names) {
+        if (checks.isFull) break;
+        reportUndefined(name, known, next.lines, checks);
+        yield;
+      }
+    }
+    yield;
+  }
 }
 
 function reportUndefined(name: string, known: Iterable<string>, lines: LineRange, checks: Checks): void {

@@ -128,13 +128,18 @@ export class Checks {
 
   constructor(private readonly config: CheckConfig) {}
 
+  /** No more warnings are taken. */
+  get isFull(): boolean {
+    return this.warnings.length >= MAX_WARNINGS;
+  }
+
   report(rule: RuleName, lines: LineRange, detail: string): void {
     const { description, isExperimental }: Rule = RULES[rule];
     const { skip, experimental } = this.config;
     const isWanted = isExperimental
       ? experimental === 'all' || experimental.has(rule)
       : skip !== 'all' && !skip.has(rule);
-    if (!isWanted || this.warnings.length >= MAX_WARNINGS) return;
+    if (!isWanted || this.isFull) return;
     const url = rule === 'InvalidBaseImagePlatform' ? '' : `https://docs.docker.com/go/dockerfile/rule/${kebab(rule)}/`;
     this.warnings.push({ rule, description, url, detail, lines });
   }

@@ -1,5 +1,6 @@
 /** Errors say what is wrong with a Dockerfile, with the lines that a client shows below the message. */
 import { EngineError } from '../../errors/engine-error.js';
+import type { Parts } from '../../text/turns.js';
 import type { LineRange } from './ast.js';
 
 export class DockerfileError extends EngineError {
@@ -19,8 +20,20 @@ export function atLines<T>(lines: LineRange | undefined, part: () => T, prefix =
   try {
     return part();
   } catch (error) {
-    if (error instanceof DockerfileError)
-      throw new DockerfileError(prefix + error.message, error.lines ?? lines, error.others);
-    throw error;
+    throw located(error, lines, prefix);
   }
+}
+
+/** The same for a part that is done in turns. */
+export function* partsAtLines<T>(lines: LineRange, parts: Parts<T>): Parts<T> {
+  try {
+    return yield* parts;
+  } catch (error) {
+    throw located(error, lines);
+  }
+}
+
+function located(error: unknown, lines: LineRange | undefined, prefix = ''): unknown {
+  if (!(error instanceof DockerfileError)) return error;
+  return new DockerfileError(prefix + error.message, error.lines ?? lines, error.others);
 }

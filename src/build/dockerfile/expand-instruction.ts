@@ -1,4 +1,5 @@
 /** Replaces the variables of an instruction, in those of its values that have any. */
+import type { Parts } from '../../text/turns.js';
 import type { Instruction, KeyValue } from './ast.js';
 import { parseMount } from './run-flags.js';
 import { type Environment, type ProcessedWord, ShellLexer, type UnmatchedObserver } from './shell-lexer.js';
@@ -22,54 +23,64 @@ export class InstructionExpander {
    * @param observer hears of variables without a value, once for each word.
    * @throws DockerfileError without lines.
    */
-  expand(instruction: Instruction, environment: Environment, observer?: UnmatchedObserver): Instruction {
+  *expand(instruction: Instruction, environment: Environment, observer?: UnmatchedObserver): Parts<Instruction> {
     const word = (text: string): string => this.#words.process(text, environment, observer).result;
-    const pairs = (list: readonly KeyValue[]): KeyValue[] =>
-      list.map(({ key, value, isLegacy }) => ({ key: word(key), value: word(value), isLegacy }));
     switch (instruction.kind) {
       case 'ENV':
       case 'LABEL':
-        return { ...instruction, pairs: pairs(instruction.pairs) };
+        return { ...instruction, pairs: yield* pairs(instruction.pairs, word) };
       case 'ADD':
       case 'COPY':
-        return this.#copied(instruction, environment, word, observer);
+        return yield* this.#copied(instruction, environment, word, observer);
       case 'RUN':
-        return { ...instruction, mounts: instruction.mountTexts.map((text) => parseMount(text, word)) };
+        return { ...instruction, mounts: yield* each(instruction.mountTexts, (text) => parseMount(text, word)) };
       case 'USER':
         return { ...instruction, user: word(instruction.user) };
       case 'WORKDIR':
         return { ...instruction, path: word(instruction.path) };
       case 'VOLUME':
-        return { ...instruction, volumes: instruction.volumes.map(word) };
+        return { ...instruction, volumes: yield* each(instruction.volumes, word) };
       case 'STOPSIGNAL':
         return { ...instruction, signal: word(instruction.signal) };
-      case 'EXPOSE':
-        return {
-          ...instruction,
-          ports: instruction.ports.flatMap((port) => this.#words.process(port, environment).words),
-        };
+      case 'EXPOSE': {
+        const ports = yield* each(instruction.ports, (port) => this.#words.words(port, environment));
+        return { ...instruction, ports: ports.flat() };
+      }
       default:
         return instruction;
     }
   }
 
-  #copied<T extends Extract<Instruction, { kind: 'ADD' | 'COPY' }>>(
+  *#copied<T extends Extract<Instruction, { kind: 'ADD' | 'COPY' }>>(
     instruction: T,
     environment: Environment,
     word: (text: string) => string,
     observer: UnmatchedObserver | undefined,
-  ): T {
+  ): Parts<T> {
     const expanded = {
       ...instruction,
       chown: word(instruction.chown),
       chmod: word(instruction.chmod),
-      sources: instruction.sources.map(word),
+      sources: yield* each(instruction.sources, word),
       destination: word(instruction.destination),
-      inlineFiles: instruction.inlineFiles.map((file) => {
+      inlineFiles: yield* each(instruction.inlineFiles, (file) => {
         if (!file.expand) return file;
         return { ...file, content: this.#files.process(file.content, environment, observer).result };
       }),
     };
     return expanded.kind === 'ADD' ? { ...expanded, checksum: word(expanded.checksum) } : expanded;
   }
+}
+
+function* each<From, To>(list: readonly From[], one: (item: From) => To): Parts<To[]> {
+  const results: To[] = [];
+  for (const item of list) {
+    results.push(one(item));
+    yield;
+  }
+  return results;
+}
+
+function pairs(list: readonly KeyValue[], word: (text: string) => string): Parts<KeyValue[]> {
+  return each(list, ({ key, value, isLegacy }) => ({ key: word(key), value: word(value), isLegacy }));
 }

@@ -1,4 +1,5 @@
 /** The rules about FROM, about words of instructions, and about names of stages. */
+import type { Parts } from '../../text/turns.js';
 import type { Dockerfile, Instruction, Stage } from './ast.js';
 import type { Checks } from './checks.js';
 import { DockerfileError } from './dockerfile-error.js';
@@ -11,13 +12,16 @@ import type { FromObserver, GraphOptions, ResolvedStage } from './stage-graph.js
 import { nearest } from './suggest.js';
 
 /** Everything that can be seen without any variable. */
-export function checkWords(dockerfile: Dockerfile, checks: Checks): void {
+export function* checkWords(dockerfile: Dockerfile, checks: Checks): Parts<void> {
   for (const line of dockerfile.emptyContinuations)
     checks.report('NoEmptyContinuation', { start: line, end: line }, 'Empty continuation line');
   for (const arg of dockerfile.globalArgs) checkInstruction(arg, checks);
   for (const stage of dockerfile.stages) {
     checkStageWords(stage, checks);
-    for (const instruction of stage.instructions) checkInstruction(instruction, checks);
+    for (const instruction of stage.instructions) {
+      checkInstruction(instruction, checks);
+      yield;
+    }
   }
   checkStageNames(dockerfile, checks);
   checkCasing(dockerfile, checks);
@@ -93,11 +97,16 @@ function checkCasing({ stages }: Dockerfile, checks: Checks): void {
 }
 
 /** FROM has to make sense when the build gets no arguments. */
-export function checkDefaults(dockerfile: Dockerfile, defaults: ReadonlyMap<string, string>, checks: Checks): void {
+export function* checkDefaults(
+  dockerfile: Dockerfile,
+  defaults: ReadonlyMap<string, string>,
+  checks: Checks,
+): Parts<void> {
   const expander = new InstructionExpander(dockerfile.escape);
   try {
-    const { values } = globalScope(dockerfile, defaults, new Map(), expander);
+    const { values } = yield* globalScope(dockerfile, defaults, new Map(), expander);
     for (const { base, lines } of dockerfile.stages) {
+      yield;
       const name = expander.matches(base, environmentOf(values)).result;
       if (isReference(name)) continue;
       const detail = `Default value for ARG ${base} results in empty or invalid base image name`;

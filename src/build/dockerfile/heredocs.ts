@@ -14,7 +14,7 @@ export function heredocMarks(line: string): HeredocMark[] {
   const lexer = new ShellLexer({ ...OPTIONS, keepsQuotes: true, keepsEscapes: true });
   let words: readonly string[];
   try {
-    ({ words } = lexer.process(line, NO_ENVIRONMENT));
+    words = lexer.words(line, NO_ENVIRONMENT);
   } catch (error) {
     // The line is for a shell, which understands more than this lexer.
     if (error instanceof DockerfileError) return [];
@@ -31,10 +31,10 @@ export function heredocMark(word: string): HeredocMark | undefined {
   const chomp = word[start + 2] === '-';
   const rest = word.slice(start + (chomp ? 3 : 2)).replace(LEADING_BLANKS, '');
   if (rest === '' || rest.includes('<')) return undefined;
-  const { words } = new ShellLexer(OPTIONS).process(rest, NO_ENVIRONMENT);
+  const words = new ShellLexer(OPTIONS).words(rest, NO_ENVIRONMENT);
   const [name] = words;
   if (words.length !== 1 || name === undefined) return undefined;
-  const raw = new ShellLexer({ ...OPTIONS, keepsQuotes: true }).process(rest, NO_ENVIRONMENT).words[0] ?? '';
+  const raw = new ShellLexer({ ...OPTIONS, keepsQuotes: true }).words(rest, NO_ENVIRONMENT)[0] ?? '';
   return { name, expand: quotesIn(name) === quotesIn(raw), chomp, fd: Number(fd || 0) };
 }
 

@@ -4,7 +4,7 @@ import type { Instruction, LineRange } from './ast.js';
 import type { Checks } from './checks.js';
 import { atLines } from './dockerfile-error.js';
 import type { IgnoreMatcher } from './ignore-file.js';
-import { exposedPorts } from './ports.js';
+import { exposedRanges } from './ports.js';
 import { validateInstruction } from './validate.js';
 
 const SECRET_WORDS: ReadonlySet<string> = new Set(
@@ -117,7 +117,7 @@ export class InstructionChecks {
 
   #checkPorts(written: readonly string[], lines: LineRange): void {
     const { checks } = this;
-    exposedPorts(written, {
+    exposedRanges(written, {
       wronglyCased(port) {
         const detail = `Defined protocol '${port}' in EXPOSE instruction should be lowercase`;
         checks.report('ExposeProtoCasing', lines, detail);

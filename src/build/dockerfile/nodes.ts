@@ -2,6 +2,7 @@
  * Reads a Dockerfile into instructions that are not understood yet: joins continued lines, leaves comments out, and
  * finds heredocs. The cost is linear in the size of the file.
  */
+import { type Parts, whole } from '../../text/turns.js';
 import type { Directives, Heredoc, LineRange } from './ast.js';
 import { BOM, DirectiveReader } from './directives.js';
 import { atLines, DockerfileError } from './dockerfile-error.js';
@@ -32,11 +33,18 @@ const MAX_BYTES = 1 << 20;
 const MAX_LINE_BYTES = 65_535;
 
 export function readNodes(text: string): Nodes {
+  return whole(nodeParts(text));
+}
+
+/** The same in parts. */
+export function nodeParts(text: string): Parts<Nodes> {
   return new NodeReader(text).read();
 }
 
 class NodeReader {
-  readonly #lines: readonly string[];
+  readonly #text: string;
+  /** Where the next line begins. */
+  #offset = 0;
   readonly #directives = new DirectiveReader();
   readonly #nodes: Node[] = [];
   readonly #emptyContinuations: number[] = [];
@@ -48,16 +56,17 @@ class NodeReader {
   constructor(text: string) {
     if (text.length > MAX_BYTES)
       throw new DockerfileError(`Dockerfile is greater than max allowed size of ${MAX_BYTES}`);
-    this.#lines = linesOf(text.startsWith(BOM) ? text.slice(1) : text);
+    this.#text = text.startsWith(BOM) ? text.slice(1) : text;
   }
 
-  read(): Nodes {
+  *read(): Parts<Nodes> {
     for (let line = this.#take(); line !== undefined; line = this.#take()) {
+      yield;
       const text = this.#withoutComment(line);
       if (text === undefined) continue;
       const start = this.#at;
-      const original = this.#joinContinuations(text);
-      if (original !== undefined) this.#add(original, start);
+      const original = yield* this.#joinContinuations(text);
+      if (original !== undefined) yield* this.#add(original, start);
     }
     if (this.#nodes.length === 0) throw new DockerfileError('file with no instructions', at(this.#at));
     return {
@@ -70,12 +79,15 @@ class NodeReader {
 
   /** Returns the line with its end. */
   #take(): string | undefined {
-    const line = this.#lines[this.#at];
-    if (line === undefined) return undefined;
+    if (this.#offset === this.#text.length) return undefined;
+    const newline = this.#text.indexOf('\n', this.#offset);
+    const end = newline < 0 ? this.#text.length : newline + 1;
+    const line = this.#text.slice(this.#offset, end);
     if (line.length * 3 > MAX_LINE_BYTES && Buffer.byteLength(line) > MAX_LINE_BYTES) {
       throw new DockerfileError(`dockerfile line greater than max allowed size of ${MAX_LINE_BYTES}`, at(this.#at));
     }
     this.#at++;
+    this.#offset = end;
     return line;
   }
 
@@ -102,12 +114,13 @@ class NodeReader {
   }
 
   /** Returns undefined when there is nothing but white space. */
-  #joinContinuations(first: string): string | undefined {
+  *#joinContinuations(first: string): Parts<string | undefined> {
     let { text, isContinued } = this.#withoutContinuation(first);
     if (!isContinued && text === '') return undefined;
     const parts = [text];
     let hasEmptyLine = false;
     while (isContinued) {
+      yield;
       const line = this.#take();
       if (line === undefined) break;
       const trimmed = trimNewline(line);
@@ -132,14 +145,15 @@ class NodeReader {
     return { text: isContinued ? line.slice(0, end - 1) : line, isContinued };
   }
 
-  #add(original: string, start: number): void {
+  *#add(original: string, start: number): Parts<void> {
     const lines = { start, end: this.#at };
     const split = splitInstruction(original, this.#escape);
     const marks = atLines(lines, () => {
       checkArguments(split, this.#escape);
       return canHaveHeredocs(split, this.#escape) && original.includes('<<') ? heredocMarks(original) : [];
     });
-    const heredocs = marks.map((mark) => this.#readHeredoc(mark, start));
+    const heredocs: Heredoc[] = [];
+    for (const mark of marks) heredocs.push(yield* this.#readHeredoc(mark, start));
     this.#nodes.push({
       ...split,
       original,
@@ -150,12 +164,13 @@ class NodeReader {
     this.#comments = [];
   }
 
-  #readHeredoc(mark: HeredocMark, start: number): Heredoc {
-    const begin = this.#at;
-    for (let line = this.#take(); line !== undefined; line = this.#take()) {
+  *#readHeredoc(mark: HeredocMark, start: number): Parts<Heredoc> {
+    const begin = this.#offset;
+    for (let end = begin, line = this.#take(); line !== undefined; end = this.#offset, line = this.#take()) {
+      yield;
       const text = trimNewline(line);
       if ((mark.chomp ? text.replace(/^\t+/, '') : text) !== mark.name) continue;
-      return { ...mark, content: this.#lines.slice(begin, this.#at - 1).join('') };
+      return { ...mark, content: this.#text.slice(begin, end) };
     }
     throw new DockerfileError('unterminated heredoc', { start, end: this.#at });
   }
@@ -197,18 +212,6 @@ function canHaveHeredocs(split: SplitInstruction, escape: string): boolean {
 function escapeOf(value: string): '\\' | '`' {
   if (value === '\\' || value === '`') return value;
   throw new DockerfileError(`invalid escape token '${value}' does not match \` or \\`);
-}
-
-/** Returns the lines with their ends. */
-function linesOf(text: string): string[] {
-  const lines: string[] = [];
-  for (let at = 0; at < text.length;) {
-    const newline = text.indexOf('\n', at);
-    const end = newline < 0 ? text.length : newline + 1;
-    lines.push(text.slice(at, end));
-    at = end;
-  }
-  return lines;
 }
 
 function trimNewline(line: string): string {

@@ -42,13 +42,19 @@ export interface TargetsList {
   readonly sources: readonly string[];
 }
 
-/** One range for each line, as BuildKit has them. */
-export function locationOf({ start, end }: LineRange): Location {
-  const ranges = Array.from({ length: Math.max(1, end - start + 1) }, (_, i) => {
-    const position = { line: start + i };
-    return { start: position, end: position };
-  });
-  return { ranges };
+/** A warning about more lines has one range for all: a thousand warnings may be about the same million lines. */
+const MAX_RANGES = 1000;
+
+/** Returns one range for each line, as BuildKit has them. */
+export function singleLines({ start, end }: LineRange): LineRange[] {
+  if (end - start >= MAX_RANGES) return [{ start, end }];
+  return Array.from({ length: Math.max(1, end - start + 1) }, (_, i) => ({ start: start + i, end: start + i }));
+}
+
+export function locationOf(lines: LineRange): Location {
+  return {
+    ranges: singleLines(lines).map(({ start, end }) => ({ start: { line: start }, end: { line: end } })),
+  };
 }
 
 export function listTargets({ stages, text }: Dockerfile): TargetsList {
@@ -93,11 +99,10 @@ function argsOf(dockerfile: Dockerfile, stages: readonly CheckedStage[], declare
   for (const { index, instructions } of stages) {
     const stage = dockerfile.stages[index];
     if (stage !== undefined) needed.push(...variablesIn(`${stage.base} ${stage.platform}`));
+    const byLine = new Map(stage?.instructions.map((one) => [one.lines.start, one]));
     for (const instruction of instructions) {
       if (instruction.kind !== 'ARG') continue;
-      const written = stage?.instructions.find(
-        (one) => one.kind === 'ARG' && one.lines.start === instruction.lines.start,
-      );
+      const written = byLine.get(instruction.lines.start);
       for (const { key, value, description } of instruction.args) {
         const isInherited =
           written?.kind === 'ARG' &&

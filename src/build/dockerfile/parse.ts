@@ -2,11 +2,12 @@
  * From the text of a Dockerfile to its stages and instructions. Everything that can be said without the arguments of
  * the build is said here, in BuildKit's words.
  */
+import { inTurns, type Parts, whole } from '../../text/turns.js';
 import type { ArgInstruction, Dockerfile, Instruction, Stage } from './ast.js';
 import { atLines, DockerfileError } from './dockerfile-error.js';
 import { type Features, featuresOf } from './features.js';
 import { parseInstruction } from './instruction.js';
-import { readNodes } from './nodes.js';
+import { nodeParts, readNodes } from './nodes.js';
 
 /** Later, each of these costs more than it does here. */
 const MAX_INSTRUCTIONS = 10_000;
@@ -19,15 +20,25 @@ const NO_FEATURES: Features = { parents: false, labs: false };
  * @throws DockerfileError with the lines that are concerned.
  */
 export function parseDockerfile(source: Buffer | string, features?: Features): Dockerfile {
+  return whole(dockerfileParts(source, features));
+}
+
+/** The same without holding up others. @throws DockerfileError */
+export function readDockerfile(source: Buffer, signal?: AbortSignal): Promise<Dockerfile> {
+  return inTurns(dockerfileParts(source), signal);
+}
+
+function* dockerfileParts(source: Buffer | string, features?: Features): Parts<Dockerfile> {
   const text = typeof source === 'string' ? source : source.toString('utf8');
   if (text === '') throw new DockerfileError('the Dockerfile cannot be empty');
-  const { nodes, directives, escape, emptyContinuations } = readNodes(text);
+  const { nodes, directives, escape, emptyContinuations } = yield* nodeParts(text);
   if (nodes.length > MAX_INSTRUCTIONS)
     throw new DockerfileError(`Dockerfile has more than ${MAX_INSTRUCTIONS} instructions`);
   const allowed = features ?? featuresOf(text) ?? NO_FEATURES;
   const globalArgs: ArgInstruction[] = [];
   const stages: (Stage & { readonly instructions: Instruction[] })[] = [];
   for (const node of nodes) {
+    yield;
     const prefix = `dockerfile parse error on line ${node.lines.start}: `;
     const parsed = atLines(node.lines, () => parseInstruction(node, escape, allowed), prefix);
     if (parsed.kind === 'FROM') {

@@ -10,15 +10,57 @@ export interface PortObserver {
   mapped(port: string): void;
 }
 
-const MAX_PORTS = 3 * 65_536;
+export interface ExposedRange extends PortRange {
+  readonly protocol: string;
+}
 
 /**
- * Returns ports such as `80/tcp`, in the order in which they are written.
+ * Returns ports such as `80/tcp` in the order of their texts.
  * @param written after the variables have been replaced. @throws DockerfileError without lines.
  */
-export function exposedPorts(written: readonly string[], observer?: PortObserver): string[] {
+export function exposedPorts(written: readonly string[]): string[] {
   const ports: string[] = [];
-  for (const text of written) {
+  for (const range of exposedRanges(written)) {
+    if (range.end - range.start < FEW) for (let port = range.start; port <= range.end; port++) add(ports, range, port);
+    else for (let digit = 0; digit < 10; digit++) addInOrder(ports, range, digit);
+  }
+  // Large ranges are in order already, which makes this cheap.
+  return ports.sort();
+}
+
+/** All ports of all protocols. Each EXPOSE has its ports in the history, so that their sum has to be limited. */
+const MAX_PORTS = 3 * 65_536;
+
+/** Limits what the EXPOSE of one build name together. */
+export class PortBudget {
+  #left = MAX_PORTS;
+
+  /** @throws DockerfileError without lines. */
+  spend(written: readonly string[]): void {
+    for (const { start, end } of exposedRanges(written)) this.#left -= end - start + 1;
+    if (this.#left < 0) throw new DockerfileError('EXPOSE has too many ports');
+  }
+}
+
+const FEW = 1000;
+
+function add(ports: string[], { protocol }: ExposedRange, port: number): void {
+  ports.push(`${port}/${protocol}`);
+}
+
+/** Adds those ports of a range whose digits begin with those of the number. */
+function addInOrder(ports: string[], range: ExposedRange, number: number): void {
+  if (number > range.end) return;
+  if (number >= range.start) add(ports, range, number);
+  if (number > 0) for (let digit = 0; digit < 10; digit++) addInOrder(ports, range, number * 10 + digit);
+}
+
+/**
+ * Returns the ports as ranges, whose protocol is in lower case.
+ * @param written after the variables have been replaced. @throws DockerfileError without lines.
+ */
+export function exposedRanges(written: readonly string[], observer?: PortObserver): ExposedRange[] {
+  return written.map((text) => {
     const parts = text.split(':');
     const last = parts.pop() ?? '';
     const hostPort = parts.pop() ?? '';
@@ -30,10 +72,8 @@ export function exposedPorts(written: readonly string[], observer?: PortObserver
     const range = rangeOf(port);
     if (range === undefined) throw new DockerfileError(`invalid containerPort: ${port}`);
     if (hostPort !== '') checkHostPort(hostPort, port, range);
-    for (let number = range.start; number <= range.end; number++) ports.push(`${number}/${protocol.toLowerCase()}`);
-    if (ports.length > MAX_PORTS) throw new DockerfileError('EXPOSE has too many ports');
-  }
-  return ports;
+    return { ...range, protocol: protocol.toLowerCase() };
+  });
 }
 
 interface PortRange {

@@ -1,6 +1,7 @@
 /** The variables of a build: global arguments, and what ARG and ENV of a stage make of them. */
+import type { Parts } from '../../text/turns.js';
 import type { ArgInstruction, Dockerfile, Instruction } from './ast.js';
-import { atLines } from './dockerfile-error.js';
+import { atLines, partsAtLines } from './dockerfile-error.js';
 import type { InstructionExpander } from './expand-instruction.js';
 import { formatPlatform, type Platform } from './platform.js';
 import type { Environment, UnmatchedObserver } from './shell-lexer.js';
@@ -64,12 +65,12 @@ export interface GlobalScope {
 }
 
 /** @throws DockerfileError with lines. */
-export function globalScope(
+export function* globalScope(
   dockerfile: Dockerfile,
   defaults: ReadonlyMap<string, string>,
   buildArgs: BuildArgs,
   expander: InstructionExpander,
-): GlobalScope {
+): Parts<GlobalScope> {
   const values = new Map(defaults);
   for (const key of defaults.keys()) {
     const override = buildArgs.get(key);
@@ -77,6 +78,7 @@ export function globalScope(
   }
   const declared = new Map<string, GlobalArg>();
   for (const { args, lines } of dockerfile.globalArgs) {
+    yield;
     for (const { key, value: written, description } of args) {
       let value = buildArgs.get(key);
       let uses: string[] = [];
@@ -135,9 +137,10 @@ export class StageScope {
    * @param observer hears of variables that nothing has declared, once for each word.
    * @throws DockerfileError with the lines of the instruction.
    */
-  next(instruction: Instruction, observer?: UnmatchedObserver): Instruction {
+  *next(instruction: Instruction, observer?: UnmatchedObserver): Parts<Instruction> {
     const report: UnmatchedObserver = (names) => this.#report(names, observer);
-    const expanded = atLines(instruction.lines, () =>
+    const expanded = yield* partsAtLines(
+      instruction.lines,
       instruction.kind === 'ARG'
         ? this.#declare(instruction, report)
         : this.expander.expand(instruction, environmentOf(this.env), report),
@@ -151,8 +154,10 @@ export class StageScope {
     return expanded;
   }
 
-  #declare(instruction: ArgInstruction, report: UnmatchedObserver): ArgInstruction {
-    const args = instruction.args.map((arg) => {
+  *#declare(instruction: ArgInstruction, report: UnmatchedObserver): Parts<ArgInstruction> {
+    const args: ArgInstruction['args'][number][] = [];
+    for (const arg of instruction.args) {
+      yield;
       let value = this.buildArgs.get(arg.key);
       if (value === undefined && !this.buildArgs.has(arg.key)) {
         value =
@@ -163,8 +168,8 @@ export class StageScope {
       if (value !== undefined && !NOT_IN_ENVIRONMENT.has(arg.key)) this.env.set(arg.key, value);
       this.args.push({ key: arg.key, value });
       this.#declared.add(arg.key);
-      return { ...arg, value };
-    });
+      args.push({ ...arg, value });
+    }
     return { ...instruction, args };
   }
 

@@ -5,7 +5,7 @@
  */
 import { WorkBudget } from '../../text/work-budget.js';
 import { DockerfileError } from './dockerfile-error.js';
-import { compileReversed, compileShellPattern } from './shell-pattern.js';
+import { MAX_WORD, replaceIn, trimEnd, trimStart } from './shell-pattern.js';
 
 export interface Environment {
   get(name: string): string | undefined;
@@ -25,8 +25,6 @@ export interface LexerOptions {
 
 export interface ProcessedWord {
   readonly result: string;
-  /** The result cut at white space that was not quoted. */
-  readonly words: readonly string[];
   /** Names of variables that have a value. */
   readonly matched: ReadonlySet<string>;
   readonly unmatched: ReadonlySet<string>;
@@ -36,10 +34,12 @@ export type UnmatchedObserver = (names: ReadonlySet<string>) => void;
 
 export const NO_ENVIRONMENT: Environment = { get: () => undefined };
 
-/** The results of one word, and those of all words of one lexer, have at most so many characters. */
-const MAX_WORD = 1 << 20;
+/** The results of all words of one lexer have at most so many characters. */
 const MAX_TOTAL = 1 << 26;
 const MAX_DEPTH = 100;
+
+/** These may mean more than themselves. */
+const SPECIAL: ReadonlySet<string> = new Set(['$', '<', "'", '"']);
 
 export class ShellLexer {
   readonly #budget = new WorkBudget('Dockerfile');
@@ -59,44 +59,58 @@ export class ShellLexer {
     } finally {
       observer?.(scanner.unmatched);
     }
-    this.#left -= processed.result.length;
-    if (this.#left < 0) throw new DockerfileError('the values of variables are too long');
+    this.#spend(processed);
     return processed;
+  }
+
+  /** Returns the result cut at white space that was not quoted. @throws DockerfileError without lines. */
+  words(text: string, environment: Environment): string[] {
+    const pieces = new Pieces();
+    this.#spend(new WordScanner(text, environment, this.options, this.#budget).run(pieces));
+    return pieces.words();
+  }
+
+  #spend({ result }: ProcessedWord): void {
+    this.#left -= result.length;
+    if (this.#left < 0) throw new DockerfileError('the values of variables are too long');
   }
 }
 
-/** Collects the words while the text is read. */
-class Words {
-  readonly #words: string[] = [];
-  #word = '';
-  #isInside = false;
+/** Notes the pieces of a text while it is read, and cuts them into words. */
+class Pieces {
+  readonly #pieces: { readonly text: string; readonly isRaw: boolean }[] = [];
 
   add(text: string): void {
-    for (const char of text) {
-      if (!isSpace(char)) this.addRaw(char);
-      else if (this.#isInside && this.#word !== '') this.#end();
-    }
+    this.#pieces.push({ text, isRaw: false });
   }
 
+  /** White space in this one does not end a word. */
   addRaw(text: string): void {
-    this.#word += text;
-    this.#isInside = true;
+    this.#pieces.push({ text, isRaw: true });
   }
 
-  finish(): string[] {
-    if (this.#word !== '') this.#end();
-    return this.#words;
-  }
-
-  #end(): void {
-    this.#words.push(this.#word);
-    this.#word = '';
-    this.#isInside = false;
+  words(): string[] {
+    const words: string[] = [];
+    let word = '';
+    const end = (): void => {
+      if (word !== '') words.push(word);
+      word = '';
+    };
+    for (const { text, isRaw } of this.#pieces) {
+      if (isRaw) word += text;
+      else {
+        for (const char of text) {
+          if (isSpace(char)) end();
+          else word += char;
+        }
+      }
+    }
+    end();
+    return words;
   }
 }
 
 class WordScanner {
-  readonly #chars: readonly string[];
   readonly #matched = new Set<string>();
   readonly unmatched = new Set<string>();
   #at = 0;
@@ -108,61 +122,69 @@ class WordScanner {
     private readonly environment: Environment,
     private readonly options: LexerOptions,
     private readonly budget: WorkBudget,
-  ) {
-    this.#chars = Array.from(source);
-  }
+  ) {}
 
-  run(): ProcessedWord {
+  run(pieces?: Pieces): ProcessedWord {
     try {
-      const { result, words } = this.#until(undefined, this.options.keepsEscapes ?? false);
-      return { result, words, matched: this.#matched, unmatched: this.unmatched };
+      const result = this.#until(undefined, this.options.keepsEscapes ?? false, pieces);
+      return { result, matched: this.#matched, unmatched: this.unmatched };
     } catch (error) {
       if (!(error instanceof DockerfileError)) throw error;
       throw new DockerfileError(`failed to process ${JSON.stringify(this.source)}: ${error.message}`);
     }
   }
 
+  /** The next character, which may be two of JavaScript's. */
   get #next(): string | undefined {
-    return this.#chars[this.#at];
+    const char = this.source[this.#at];
+    return char === undefined || char < '\uD800' || char > '\uDBFF'
+      ? char
+      : String.fromCodePoint(this.source.codePointAt(this.#at) ?? 0);
   }
 
   /** Reads up to the character, which is consumed, or to the end. */
-  #until(stop: string | undefined, keepsEscapes: boolean): { readonly result: string; readonly words: string[] } {
+  #until(stop: string | undefined, keepsEscapes: boolean, pieces?: Pieces): string {
     if (++this.#depth > MAX_DEPTH) throw new DockerfileError('syntax error: substitutions are nested too deeply');
     let result = '';
-    const words = new Words();
     for (let char = this.#next; char !== undefined; char = this.#next) {
       if (char === stop) {
         this.#at++;
         this.#depth--;
-        return { result, words: words.finish() };
+        return result;
       }
       if (char === '$') {
         const value = this.#dollar();
         result += value;
-        words.add(value);
+        pieces?.add(value);
       } else if (char === '<' || (!this.options.ignoresQuotes && (char === "'" || char === '"'))) {
         const piece = this.#special(char, keepsEscapes);
         result += piece;
-        words.addRaw(piece);
-      } else {
+        pieces?.addRaw(piece);
+      } else if (char === this.options.escape) {
         this.#at++;
-        if (char === this.options.escape) {
-          const escaped = this.#next;
-          const piece = (keepsEscapes ? char : '') + (escaped ?? '');
-          this.#at++;
-          result += piece;
-          if (piece !== '') words.addRaw(piece);
-        } else {
-          words.add(char);
-          result += char;
-        }
+        const escaped = this.#next ?? '';
+        this.#at += escaped.length;
+        const piece = (keepsEscapes ? char : '') + escaped;
+        result += piece;
+        pieces?.addRaw(piece);
+      } else {
+        const text = this.#plain(stop);
+        result += text;
+        pieces?.add(text);
       }
       if (result.length > MAX_WORD) throw new DockerfileError('the value is too long');
     }
     if (stop !== undefined) throw new DockerfileError(`unexpected end of statement while looking for matching ${stop}`);
     this.#depth--;
-    return { result, words: words.finish() };
+    return result;
+  }
+
+  /** Takes at least one character, and those after it that mean themselves, too. */
+  #plain(stop: string | undefined): string {
+    const start = this.#at++;
+    for (let char = this.source[this.#at]; char !== undefined; char = this.source[++this.#at])
+      if (char === stop || char === this.options.escape || SPECIAL.has(char)) break;
+    return this.source.slice(start, this.#at);
   }
 
   #special(char: string, keepsEscapes: boolean): string {
@@ -177,16 +199,16 @@ class WordScanner {
       do this.#at++;
       while (isBlank(this.#next));
     }
-    return this.#chars.slice(start, this.#at).join('');
+    return this.source.slice(start, this.#at);
   }
 
   #singleQuoted(): string {
-    const end = this.#chars.indexOf("'", this.#at + 1);
+    const end = this.source.indexOf("'", this.#at + 1);
     if (end < 0) {
-      this.#at = this.#chars.length;
+      this.#at = this.source.length;
       throw new DockerfileError('unexpected end of statement while looking for matching single-quote');
     }
-    const inner = this.#chars.slice(this.#at + 1, end).join('');
+    const inner = this.source.slice(this.#at + 1, end);
     this.#at = end + 1;
     return this.options.keepsQuotes ? `'${inner}'` : inner;
   }
@@ -202,7 +224,7 @@ class WordScanner {
       }
       if (char === '$') result += this.#dollar();
       else {
-        this.#at++;
+        this.#at += char.length;
         if (char === this.options.escape) {
           if (keepsEscapes) result += char;
           const escaped = this.#next;
@@ -276,7 +298,7 @@ class WordScanner {
 
   #operand(stop: string, keepsEscapes: boolean, missing: string): string {
     try {
-      return this.#until(stop, keepsEscapes).result;
+      return this.#until(stop, keepsEscapes);
     } catch (error) {
       if (error instanceof DockerfileError && this.#next === undefined)
         throw new DockerfileError(`syntax error: missing ${missing}`);
@@ -286,7 +308,7 @@ class WordScanner {
 
   #take(): string {
     const char = this.#next;
-    this.#at++;
+    this.#at += char?.length ?? 1;
     return char ?? '\uFFFD';
   }
 
@@ -294,10 +316,13 @@ class WordScanner {
     const start = this.#at;
     const first = this.#next;
     if (first === undefined) return '';
-    if (isDigit(first)) while (this.#next !== undefined && isDigit(this.#next)) this.#at++;
-    else if ('@*#?-$!'.includes(first)) this.#at++;
-    else while (this.#next !== undefined && isNameCharacter(this.#next)) this.#at++;
-    return this.#chars.slice(start, this.#at).join('');
+    if ('@*#?-$!'.includes(first)) this.#at++;
+    else {
+      const belongs = isDigit(first) ? isDigit : isNameCharacter;
+      for (let next: string | undefined = first; next !== undefined && belongs(next); next = this.#next)
+        this.#at += next.length;
+    }
+    return this.source.slice(start, this.#at);
   }
 
   #value(name: string): string | undefined {
@@ -307,46 +332,6 @@ class WordScanner {
     if (this.#made > MAX_WORD * 4) throw new DockerfileError('the value is too long');
     return value;
   }
-}
-
-function trimStart(pattern: string, value: string, isGreedy: boolean, budget: WorkBudget): string {
-  const chars = Array.from(value);
-  const end = compileShellPattern(pattern, isGreedy, budget).ends(chars)[0] ?? -1;
-  return end < 0 ? value : chars.slice(end).join('');
-}
-
-function trimEnd(pattern: string, value: string, isGreedy: boolean, budget: WorkBudget): string {
-  const chars = Array.from(value).reverse();
-  const end = compileReversed(pattern, isGreedy, budget).ends(chars)[0] ?? -1;
-  return end < 0 ? value : chars.slice(end).reverse().join('');
-}
-
-interface Replacing {
-  readonly isAll: boolean;
-  readonly budget: WorkBudget;
-}
-
-/** An empty match right behind another match does not count, as in Go. */
-function replaceIn(value: string, pattern: string, replacement: string, { isAll, budget }: Replacing): string {
-  const chars = Array.from(value);
-  const ends = compileShellPattern(pattern, true, budget).ends(chars);
-  let result = '';
-  let lastEnd = -1;
-  for (let at = 0; at <= chars.length;) {
-    const end = ends[at] ?? -1;
-    if (end < 0 || (end === at && at === lastEnd)) {
-      result += chars[at] ?? '';
-      at++;
-      continue;
-    }
-    result += replacement;
-    if (result.length > MAX_WORD) throw new DockerfileError('the value is too long');
-    lastEnd = end;
-    if (!isAll) return result + chars.slice(end).join('');
-    if (end === at) result += chars[at] ?? '';
-    at = Math.max(end, at + 1);
-  }
-  return result;
 }
 
 function badSubstitution(): Error {
@@ -359,7 +344,9 @@ function unsupported(modifier: string): Error {
 
 /** The answer is that of Go's unicode.IsSpace. */
 export function isSpace(char: string): boolean {
-  return /^[\t\n\v\f\r \u0085\u00A0\p{White_Space}]$/u.test(char);
+  const code = char.charCodeAt(0);
+  if (code < 0x80) return char.length === 1 && (code === 0x20 || (code >= 0x09 && code <= 0x0d));
+  return /^[\u0085\u00A0\p{White_Space}]$/u.test(char);
 }
 
 function isBlank(char: string | undefined): boolean {

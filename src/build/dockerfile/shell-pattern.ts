@@ -8,18 +8,21 @@ import { DockerfileError } from './dockerfile-error.js';
 
 type Piece = { readonly literal: string } | 'one' | 'any';
 
-export interface ShellPattern {
+/** The result of one word has at most so many characters. */
+export const MAX_WORD = 1 << 20;
+
+interface ShellPattern {
   /** Returns for each position where the match that begins there ends, or -1. */
   ends(value: readonly string[]): Int32Array;
 }
 
 /** @param isGreedy whether `*` takes as much as it can, else as little. @throws DockerfileError about an escape. */
-export function compileShellPattern(text: string, isGreedy: boolean, budget: WorkBudget): ShellPattern {
+function compileShellPattern(text: string, isGreedy: boolean, budget: WorkBudget): ShellPattern {
   return fromPieces(piecesOf(text), isGreedy, budget);
 }
 
 /** The same pattern read backwards, for values that are read backwards. */
-export function compileReversed(text: string, isGreedy: boolean, budget: WorkBudget): ShellPattern {
+function compileReversed(text: string, isGreedy: boolean, budget: WorkBudget): ShellPattern {
   return fromPieces(piecesOf(text).reverse(), isGreedy, budget);
 }
 
@@ -68,4 +71,49 @@ function piecesOf(text: string): Piece[] {
     } else pieces.push({ literal: char });
   }
   return pieces;
+}
+
+/** `${name#pattern}`. @throws DockerfileError about the pattern. */
+export function trimStart(pattern: string, value: string, isGreedy: boolean, budget: WorkBudget): string {
+  const chars = Array.from(value);
+  const end = compileShellPattern(pattern, isGreedy, budget).ends(chars)[0] ?? -1;
+  return end < 0 ? value : chars.slice(end).join('');
+}
+
+/** `${name%pattern}`. @throws DockerfileError about the pattern. */
+export function trimEnd(pattern: string, value: string, isGreedy: boolean, budget: WorkBudget): string {
+  const chars = Array.from(value).reverse();
+  const end = compileReversed(pattern, isGreedy, budget).ends(chars)[0] ?? -1;
+  return end < 0 ? value : chars.slice(end).reverse().join('');
+}
+
+interface Replacing {
+  readonly isAll: boolean;
+  readonly budget: WorkBudget;
+}
+
+/**
+ * `${name/pattern/replacement}`. An empty match right behind another match does not count, as in Go.
+ * @throws DockerfileError about the pattern, and when the result is too long.
+ */
+export function replaceIn(value: string, pattern: string, replacement: string, { isAll, budget }: Replacing): string {
+  const chars = Array.from(value);
+  const ends = compileShellPattern(pattern, true, budget).ends(chars);
+  let result = '';
+  let lastEnd = -1;
+  for (let at = 0; at <= chars.length;) {
+    const end = ends[at] ?? -1;
+    if (end < 0 || (end === at && at === lastEnd)) {
+      result += chars[at] ?? '';
+      at++;
+      continue;
+    }
+    result += replacement;
+    if (result.length > MAX_WORD) throw new DockerfileError('the value is too long');
+    lastEnd = end;
+    if (!isAll) return result + chars.slice(end).join('');
+    if (end === at) result += chars[at] ?? '';
+    at = Math.max(end, at + 1);
+  }
+  return result;
 }

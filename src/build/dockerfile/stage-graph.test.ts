@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { whole } from '../../text/turns.js';
 import { DockerfileError } from './dockerfile-error.js';
 import { parseDockerfile } from './parse.js';
 import { StageScope } from './scope.js';
@@ -16,7 +17,7 @@ const OPTIONS: GraphOptions = {
 };
 
 function graph(text: string, options: Partial<GraphOptions> = {}): StageGraph {
-  return new StageGraph(parseDockerfile(text), { ...OPTIONS, ...options });
+  return StageGraph.of(parseDockerfile(text), { ...OPTIONS, ...options });
 }
 
 function problem(text: string, options: Partial<GraphOptions> = {}): string {
@@ -116,7 +117,7 @@ describe('variables of a stage', () => {
     for (const { base, instructions } of made.stages) {
       const stage = base.kind === 'stage' ? scopes[base.index] : undefined;
       const scope = new StageScope({ imageEnv: [['BASE', '1']], stage }, made.globals, buildArgs, made.expander);
-      for (const instruction of instructions) scope.next(instruction);
+      for (const instruction of instructions) whole(scope.next(instruction));
       scopes.push(scope);
     }
     const last = scopes.at(-1);

@@ -2,6 +2,7 @@
  * Finds what the stages of a Dockerfile are made of: images, contexts and each other. Only the stages that the target
  * needs are built.
  */
+import { type Parts, whole } from '../../text/turns.js';
 import type { CopyInstruction, Dockerfile, Instruction, LineRange, RunInstruction, Stage } from './ast.js';
 import { atLines, DockerfileError } from './dockerfile-error.js';
 import { InstructionExpander } from './expand-instruction.js';
@@ -76,28 +77,50 @@ type Draft = { -readonly [K in keyof ResolvedStage]: ResolvedStage[K] } & {
 };
 
 export class StageGraph {
-  readonly globals: GlobalScope;
-  readonly expander: InstructionExpander;
-  /** Its index. */
-  readonly target: number;
+  #target = 0;
   readonly #stages: Draft[] = [];
   readonly #byName = new Map<string, number>();
 
-  /** @throws DockerfileError */
-  constructor(
+  private constructor(
     private readonly dockerfile: Dockerfile,
     private readonly options: GraphOptions,
-  ) {
-    const { stages } = dockerfile;
-    this.expander = new InstructionExpander(dockerfile.escape);
-    this.globals = globalScope(dockerfile, defaultArgs(dockerfile, options), options.buildArgs, this.expander);
-    for (const stage of stages) this.#addStage(stage);
-    this.target = this.#findTarget();
-    for (const stage of this.#stages) {
-      for (const instruction of stage.stage.instructions) this.#addSources(stage, instruction);
+    readonly globals: GlobalScope,
+    readonly expander: InstructionExpander,
+  ) {}
+
+  /** @throws DockerfileError */
+  static of(dockerfile: Dockerfile, options: GraphOptions): StageGraph {
+    return whole(StageGraph.parts(dockerfile, options));
+  }
+
+  /** The same in parts. */
+  static *parts(dockerfile: Dockerfile, options: GraphOptions): Parts<StageGraph> {
+    const expander = new InstructionExpander(dockerfile.escape);
+    const globals = yield* globalScope(dockerfile, defaultArgs(dockerfile, options), options.buildArgs, expander);
+    const graph = new StageGraph(dockerfile, options, globals, expander);
+    yield* graph.#build();
+    return graph;
+  }
+
+  *#build(): Parts<void> {
+    for (const stage of this.dockerfile.stages) {
+      this.#addStage(stage);
+      yield;
     }
-    this.#refuseCycles();
+    this.#target = this.#findTarget();
+    for (const stage of this.#stages) {
+      for (const instruction of stage.stage.instructions) {
+        this.#addSources(stage, instruction);
+        yield;
+      }
+    }
+    yield* this.#refuseCycles();
     this.#checkNames();
+  }
+
+  /** The index of the stage that is built. */
+  get target(): number {
+    return this.#target;
   }
 
   get stages(): readonly ResolvedStage[] {
@@ -287,7 +310,7 @@ export class StageGraph {
   }
 
   /** Only `--from` can make a cycle, since a base comes before. The walk keeps its own stack, for long chains. */
-  #refuseCycles(): void {
+  *#refuseCycles(): Parts<void> {
     const done = new Set<number>();
     for (const start of this.#stages.keys()) {
       const path: Step[] = [];
@@ -299,6 +322,7 @@ export class StageGraph {
       };
       if (!done.has(start)) enter(start);
       for (let top = path.at(-1); top !== undefined; top = path.at(-1)) {
+        yield;
         const { value, done: isEnd } = top.next.next();
         if (isEnd) {
           onPath.delete(top.index);

@@ -12,15 +12,23 @@ export function didYouMean(text: string, options: Iterable<string>, isCaseSensit
   return match === '' ? '' : ` (did you mean ${match}?)`;
 }
 
+/** Returns those options that `nearest` looks at. */
+export function firstOptions(options: Iterable<string>): string[] {
+  const first: string[] = [];
+  for (const option of options) {
+    if (first.length === MAX_OPTIONS) break;
+    first.push(option);
+  }
+  return first;
+}
+
 /** Returns the nearest option, or an empty text when none is near or one is equal. */
 export function nearest(text: string, options: Iterable<string>, isCaseSensitive: boolean): string {
   const wanted = isCaseSensitive ? text : text.toLowerCase();
   if (wanted.length > MAX_LENGTH) return '';
   let match = '';
-  let tried = 0;
   let least = MAX_DISTANCE + 1;
-  for (const option of options) {
-    if (++tried > MAX_OPTIONS) break;
+  for (const option of firstOptions(options)) {
     const other = isCaseSensitive ? option : option.toLowerCase();
     if (other === wanted) return '';
     if (Math.abs(other.length - wanted.length) > MAX_DISTANCE) continue;

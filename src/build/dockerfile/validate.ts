@@ -3,7 +3,7 @@ import { posix } from 'node:path';
 import { signalNumber } from '../../text/signals.js';
 import type { AddInstruction, Instruction, RunInstruction } from './ast.js';
 import { DockerfileError } from './dockerfile-error.js';
-import { exposedPorts } from './ports.js';
+import { exposedRanges } from './ports.js';
 
 /**
  * @param instruction with its variables replaced. @param workdir of the stage at this place.
@@ -28,7 +28,7 @@ export function validateInstruction(instruction: Instruction, workdir: string): 
       if (!isSignal(instruction.signal)) throw new DockerfileError(`invalid signal: ${instruction.signal}`);
       break;
     case 'EXPOSE':
-      exposedPorts(instruction.ports);
+      exposedRanges(instruction.ports);
       break;
     default:
   }

@@ -165,7 +165,7 @@ export class EngineSolver implements Solver {
       secret: build.secret,
       sshAgent: build.sshAgent,
       credentials: (host) => loginOf(build, host),
-      observer: observerOf(job, warnEarly(build, dockerfile)),
+      observer: observerOf(job, await warnEarly(build, dockerfile)),
     };
   }
 
@@ -236,8 +236,9 @@ export class EngineSolver implements Solver {
  * Warns of what the Dockerfile itself says: clients show it beside the step that has brought the file when it comes
  * with the end of that step. Returns the texts.
  */
-function warnEarly({ job, attrs }: OrderedBuild, { text, vertex }: LoadedDockerfile): string[] {
-  const warnings = earlyWarnings(text, attrs.buildArgs.get(CHECK_CONFIG)).map((one) => shownWarning(vertex, one));
+async function warnEarly({ job, attrs }: OrderedBuild, { text, vertex }: LoadedDockerfile): Promise<string[]> {
+  const found = await earlyWarnings(text, attrs.buildArgs.get(CHECK_CONFIG));
+  const warnings = found.map((one) => shownWarning(vertex, one));
   for (const warning of warnings) job.progress.warning(warning);
   return warnings.map(({ short }) => short);
 }

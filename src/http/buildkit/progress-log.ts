@@ -18,6 +18,9 @@ const RECENT_BYTES = 1024 * 1024;
 const WAITING_BYTES = 8 * 1024 * 1024;
 const LENGTH_BYTES = 4;
 
+/** The Dockerfiles of all warnings of one build together. */
+const MAX_SOURCE_BYTES = 16 << 20;
+
 type Shape = {
   vertexes: object[];
   statuses: object[];
@@ -59,6 +62,7 @@ export class ProgressLog implements BuildObserver {
   readonly #steps = new Map<string, { completed: boolean; cached: boolean }>();
   #warnings = 0;
   #source: DockerfileSource | undefined;
+  #sourceBytes = 0;
   readonly #path: string | undefined;
   #file: FileHandle | undefined;
   #writing: Promise<void> = Promise.resolve();
@@ -129,7 +133,7 @@ export class ProgressLog implements BuildObserver {
 
   warning({ vertex, level, short, detail, url, ranges }: BuildWarning): void {
     this.#warnings++;
-    const source = this.#source;
+    const source = this.#sourceFor();
     const shape = {
       vertex,
       level: BigInt(level),
@@ -142,6 +146,12 @@ export class ProgressLog implements BuildObserver {
       ranges: ranges.map(({ start, end }) => ({ start: { line: start }, end: { line: end } })),
     };
     this.#gather('warnings', shape, 1000 + (source?.text.length ?? 0));
+  }
+
+  /** Each warning has the whole Dockerfile. When that comes to too much, clients show the last ones without lines. */
+  #sourceFor(): DockerfileSource | undefined {
+    this.#sourceBytes += this.#source?.text.length ?? 0;
+    return this.#sourceBytes > MAX_SOURCE_BYTES ? undefined : this.#source;
   }
 
   /** Ends the readers when they have all. Resolves when everything is on disk. */

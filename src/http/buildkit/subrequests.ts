@@ -8,7 +8,7 @@ import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
 import { IgnoreMatcher, ignoreFileNames, parseIgnoreFile } from '../../build/dockerfile/ignore-file.js';
 import { lintReport } from '../../build/dockerfile/lint.js';
 import { listTargets, outlineOf } from '../../build/dockerfile/outline.js';
-import { parseDockerfile } from '../../build/dockerfile/parse.js';
+import { readDockerfile } from '../../build/dockerfile/parse.js';
 import { parsePlatform, type Host } from '../../build/dockerfile/platform.js';
 import { internal } from '../../errors/engine-error.js';
 import { goJson } from '../../text/go-json.js';
@@ -34,12 +34,12 @@ export async function answer(question: Question): Promise<Solution> {
     case 'frontend.lint':
       return lint(question);
     case 'frontend.outline': {
-      const dockerfile = parseDockerfile(question.dockerfile.text);
+      const dockerfile = await readDockerfile(question.dockerfile.text);
       const outline = outlineOf(dockerfile, await check(question, dockerfile, { allStages: false }));
       return solution(outline, outlineText(outline));
     }
     case 'frontend.targets': {
-      const targets = listTargets(parseDockerfile(question.dockerfile.text));
+      const targets = listTargets(await readDockerfile(question.dockerfile.text));
       return solution(targets, targetsText(targets));
     }
     case 'frontend.subrequests.describe':
@@ -59,7 +59,7 @@ async function lint(question: Question): Promise<Solution> {
 
 async function lintResult(question: Question): Promise<Pick<CheckResult, 'warnings' | 'error'>> {
   try {
-    return await check(question, parseDockerfile(question.dockerfile.text), { allStages: true });
+    return await check(question, await readDockerfile(question.dockerfile.text), { allStages: true });
   } catch (error) {
     if (error instanceof DockerfileError) return { warnings: [], error };
     throw error;

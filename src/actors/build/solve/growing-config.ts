@@ -1,6 +1,6 @@
 /** Members of a configuration to which many instructions add: it would be too dear to copy them for each. */
 import type { Instruction } from '../../../build/dockerfile/ast.js';
-import { exposedPorts } from '../../../build/dockerfile/ports.js';
+import { exposedPorts, type PortBudget } from '../../../build/dockerfile/ports.js';
 import type { StageScope } from '../../../build/dockerfile/scope.js';
 import type { ImageRuntimeConfig } from '../../../ports/images.js';
 import { blamed } from './failure.js';
@@ -12,7 +12,10 @@ export class GrowingConfig {
   readonly #ports: Set<string>;
   readonly #volumes: Set<string>;
 
-  constructor({ Labels, ExposedPorts, Volumes }: ImageRuntimeConfig) {
+  constructor(
+    { Labels, ExposedPorts, Volumes }: ImageRuntimeConfig,
+    private readonly budget: PortBudget,
+  ) {
     this.#labels = new Map(Object.entries(Labels ?? {}));
     this.#ports = new Set(Object.keys(ExposedPorts ?? {}));
     this.#volumes = new Set(Object.keys(Volumes ?? {}));
@@ -28,13 +31,22 @@ export class GrowingConfig {
         for (const { key, value } of instruction.pairs) this.#labels.set(key, value);
         return true;
       case 'EXPOSE':
-        for (const port of portsOf(instruction)) this.#ports.add(port);
+        for (const port of this.#portsOf(instruction)) this.#ports.add(port);
         return true;
       case 'VOLUME':
         for (const volume of instruction.volumes) this.#volumes.add(volume);
         return true;
       default:
         return false;
+    }
+  }
+
+  #portsOf({ ports, lines }: Extract<Instruction, { kind: 'EXPOSE' }>): string[] {
+    try {
+      this.budget.spend(ports);
+      return exposedPorts(ports);
+    } catch (error) {
+      throw blamed(error, { lines });
     }
   }
 
@@ -49,13 +61,5 @@ export class GrowingConfig {
       ...(this.#ports.size > 0 && { ExposedPorts: none(this.#ports) }),
       ...(this.#volumes.size > 0 && { Volumes: none(this.#volumes) }),
     };
-  }
-}
-
-function portsOf({ ports, lines }: Extract<Instruction, { kind: 'EXPOSE' }>): string[] {
-  try {
-    return exposedPorts(ports);
-  } catch (error) {
-    throw blamed(error, { lines });
   }
 }

@@ -26,7 +26,7 @@ export function configText(instruction: ConfigInstruction, words: readonly strin
     case 'ENTRYPOINT':
       return `${instruction.kind} ${goQuotedList(words)}`;
     case 'EXPOSE':
-      return `EXPOSE [${exposedPorts(instruction.ports).sort().join(' ')}]`;
+      return `EXPOSE [${exposedPorts(instruction.ports).join(' ')}]`;
     case 'VOLUME':
       return `VOLUME [${instruction.volumes.join(' ')}]`;
     case 'USER':

@@ -1,6 +1,5 @@
 /** Parts that the plans of one build share, whichever platform each is for. */
 import type { Dockerfile } from '../../../build/dockerfile/ast.js';
-import { parseDockerfile } from '../../../build/dockerfile/parse.js';
 import { BaseImages } from './base.js';
 import { ClientContext, loadIgnoreFile } from './contexts.js';
 import { ContextDirectories } from './context-directories.js';
@@ -10,7 +9,6 @@ import type { SolveTools } from './tools.js';
 import type { Vertices } from './vertices.js';
 
 export class PlanInputs {
-  readonly dockerfile: Dockerfile;
   readonly images: BaseImages;
   readonly main: ClientContext;
   readonly directories: ContextDirectories;
@@ -19,18 +17,15 @@ export class PlanInputs {
   readonly budget = new PlanBudget();
   readonly usedArgs = new Set<string>();
 
-  /**
-   * @param isMulti is set when the build is for several platforms: names of steps tell theirs then.
-   * @throws DockerfileError
-   */
+  /** @param isMulti is set when the build is for several platforms: names of steps tell theirs then. */
   constructor(
     readonly tools: SolveTools,
+    readonly dockerfile: Dockerfile,
     vertices: Vertices,
-    signal: AbortSignal,
+    readonly signal: AbortSignal,
     readonly isMulti: boolean,
   ) {
     const { request } = tools;
-    this.dockerfile = parseDockerfile(request.dockerfile.text);
     this.images = new BaseImages(tools, vertices, signal, isMulti);
     this.directories = new ContextDirectories(vertices);
     this.layouts = new ContextLayouts(tools, vertices, signal);

@@ -5,6 +5,7 @@ import { StageScope } from '../../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../../build/dockerfile/stage-graph.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildRequest } from '../../../ports/build.js';
+import { inTurns } from '../../../text/turns.js';
 import { buildHost } from '../build-host.js';
 import { basePlatform, type TargetPlatform } from '../target-platform.js';
 import { imageStep } from './base.js';
@@ -39,9 +40,25 @@ export class Planner {
   readonly #imagePlatform: TargetPlatform | undefined;
 
   /** @throws DockerfileError */
-  constructor(
+  static async of(inputs: PlanInputs, platform: TargetPlatform): Promise<Planner> {
+    const { dockerfile, tools, signal } = inputs;
+    const { target, buildArgs, namedContexts } = tools.request;
+    const host = buildHost();
+    const options = {
+      target,
+      buildArgs,
+      host,
+      buildPlatform: host,
+      targetPlatform: platform,
+      hasContext: (key: string) => namedContexts.has(key),
+    };
+    return new Planner(inputs, platform, await inTurns(StageGraph.parts(dockerfile, options), signal));
+  }
+
+  private constructor(
     private readonly inputs: PlanInputs,
     private readonly platform: TargetPlatform,
+    graph: StageGraph,
   ) {
     const { tools, dockerfile, isMulti } = inputs;
     const { request } = tools;
@@ -50,14 +67,7 @@ export class Planner {
     // An image that is here under the name may be the one of another platform of this build.
     this.#imagePlatform = isMulti ? platform : basePlatform(platform);
     this.#contexts = new NamedContexts(tools, inputs, platform, this.#imagePlatform);
-    this.#graph = new StageGraph(dockerfile, {
-      target: request.target,
-      buildArgs: request.buildArgs,
-      host: this.#host,
-      buildPlatform: this.#host,
-      targetPlatform: platform,
-      hasContext: (key) => request.namedContexts.has(key),
-    });
+    this.#graph = graph;
     this.#names = new StepNames(dockerfile.escape);
   }
 
@@ -177,11 +187,15 @@ export class Planner {
       history: begin.history,
       context: (paths) => this.inputs.main.step(paths),
       usedArgs: this.inputs.usedArgs,
+      ports: this.inputs.budget.ports,
     });
     for (const [at, instruction] of stage.instructions.entries()) {
-      await this.inputs.budget.spend(instruction, scope);
+      this.inputs.budget.spend(instruction, scope);
       const sources = await this.#stepsOf(stage, instruction);
-      planner.add(instruction, { sources, isTrigger: at < stage.triggers });
+      planner.add(await inTurns(scope.next(instruction), this.inputs.signal), {
+        sources,
+        isTrigger: at < stage.triggers,
+      });
     }
     return planner.plan();
   }

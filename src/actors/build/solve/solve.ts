@@ -1,7 +1,9 @@
 /** One build of BuildKit's clients: the parts of its machine that do the work. */
+import { readDockerfile } from '../../../build/dockerfile/parse.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildRequest, BuildResult, PlatformResult } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
+import { turn } from '../../../text/turns.js';
 import { targetPlatforms } from '../target-platform.js';
 import { exportResults } from './exports.js';
 import { CacheImports } from './cache-imports.js';
@@ -51,15 +53,20 @@ export class Solve {
     const platforms = targetPlatforms(request);
     const isMulti = platforms.length > 1;
     if (isMulti && request.outputs.some(({ kind }) => kind === 'image')) throw severalPlatforms();
-    const inputs = new PlanInputs(this.#tools, this.#vertices, this.#signal, isMulti);
-    const planners = platforms.map((platform) => new Planner(inputs, platform));
+    const dockerfile = await readDockerfile(request.dockerfile.text, this.#signal);
+    const inputs = new PlanInputs(this.#tools, dockerfile, this.#vertices, this.#signal, isMulti);
+    const planners: Planner[] = [];
+    for (const platform of platforms) planners.push(await Planner.of(inputs, platform));
     const both = [this.#whole(inputs, planners), CacheImports.load(this.#tools, this.#vertices, this.#signal)] as const;
     // Neither goes on after the other's failure is told.
     await Promise.allSettled(both);
     const [plans, imports] = await Promise.all(both);
     const schedule = new Schedule(plans.map(({ target }) => target.last));
     const unusedArgs = [...request.buildArgs.keys()].filter((key) => !inputs.usedArgs.has(key));
-    for (const step of schedule.steps) this.#vertices.announce(step);
+    for (const step of schedule.steps) {
+      await turn();
+      this.#vertices.announce(step);
+    }
     this.#planned = { plans, unusedArgs, schedule, imports };
   }
 

@@ -6,6 +6,7 @@ import type {
   RunInstruction,
   WorkdirInstruction,
 } from '../../../build/dockerfile/ast.js';
+import type { PortBudget } from '../../../build/dockerfile/ports.js';
 import { environmentOf, type StageScope } from '../../../build/dockerfile/scope.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import { absolutePath } from '../copy-step.js';
@@ -36,6 +37,7 @@ export interface StagePlannerInput {
   readonly isFresh: boolean;
   /** Returns the step that brings these paths of the main context. */
   readonly context: (paths: readonly string[]) => PlannedStep;
+  readonly ports: PortBudget;
   /** Gets the names of arguments that are used. */
   readonly usedArgs: Set<string>;
 }
@@ -67,7 +69,7 @@ export class StagePlanner {
     this.#state = input.state;
     this.#last = input.last;
     this.#history = [...input.history];
-    this.#growing = new GrowingConfig(input.state.config);
+    this.#growing = new GrowingConfig(input.state.config, input.ports);
   }
 
   plan(): StagePlan {
@@ -76,9 +78,8 @@ export class StagePlanner {
     return { state, scope, last: this.#last, history: this.#history };
   }
 
-  /** @param written as the Dockerfile has it. @throws EngineError with the lines of the instruction. */
-  add(written: Instruction, facts: InstructionFacts): void {
-    const instruction = this.input.scope.next(written);
+  /** @param instruction as the scope of the stage has expanded it. @throws EngineError with its lines. */
+  add(instruction: Instruction, facts: InstructionFacts): void {
     if (instruction.kind === 'ARG') for (const { key } of instruction.args) this.input.usedArgs.add(key);
     if (this.#growing.take(instruction)) this.#history.push(emptyEntry(configText(instruction, []) ?? ''));
     else if (isConfig(instruction)) {

@@ -1,0 +1,85 @@
+/** Reading, checking and expanding a long Dockerfile are done in parts, so that none of them holds up the thread. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { type Parts, whole } from '../../text/turns.js';
+import { checkParts } from './check.js';
+import { nodeParts } from './nodes.js';
+import { singleLines } from './outline.js';
+import { parseDockerfile } from './parse.js';
+import { exposedPorts, PortBudget } from './ports.js';
+import { StageScope } from './scope.js';
+import { StageGraph } from './stage-graph.js';
+
+const AMD64 = { os: 'linux', architecture: 'amd64', variant: '', osVersion: '' };
+const OPTIONS = {
+  target: '',
+  buildArgs: new Map<string, string>(),
+  host: AMD64,
+  buildPlatform: AMD64,
+  targetPlatform: AMD64,
+  hasContext: () => false,
+};
+
+function countParts(parts: Parts<unknown>): number {
+  let count = 0;
+  while (parts.next().done !== true) count++;
+  return count;
+}
+
+const lines = (count: number, line: (at: number) => string): string =>
+  Array.from({ length: count }, (_, at) => line(at)).join('');
+
+describe('a long Dockerfile', () => {
+  const MANY = 500;
+  const texts: readonly (readonly [string, string])[] = [
+    ['instructions', `FROM scratch\n${lines(MANY, (at) => `COPY --from=x${at} a b\n`)}`],
+    ['words of one instruction', `FROM scratch\nENV ${lines(MANY, (at) => `a${at}=$b${at} \\\n`)}\n`],
+    ['sources of one instruction', `FROM scratch\nCOPY ${lines(MANY, (at) => `a${at} \\\n`)} /\n`],
+    ['stages', lines(MANY, (at) => `FROM scratch AS s${at}\n`)],
+    ['global arguments', `${lines(MANY, (at) => `ARG a${at}=$b\n`)}FROM scratch\n`],
+  ];
+  for (const [name, text] of texts) {
+    it(`has at least one part for each of its ${name}`, () => {
+      assert.ok(countParts(nodeParts(text)) >= MANY);
+      const dockerfile = parseDockerfile(text);
+      const graphParts = countParts(StageGraph.parts(dockerfile, OPTIONS));
+      const graph = StageGraph.of(dockerfile, OPTIONS);
+      const scopeParts = graph.stages.map(({ instructions }) => {
+        const scope = new StageScope({ imageEnv: [] }, graph.globals, OPTIONS.buildArgs, graph.expander);
+        return instructions.reduce((sum, one) => sum + countParts(scope.next(one)), 0);
+      });
+      assert.ok(graphParts + scopeParts.reduce((sum, count) => sum + count, 0) >= MANY);
+      assert.ok(countParts(checkParts(dockerfile, { ...OPTIONS, allStages: true, image: () => undefined })) >= MANY);
+    });
+  }
+
+  it('has a part for each line of a heredoc', () => {
+    assert.ok(countParts(nodeParts(`FROM scratch\nCOPY <<E /a\n${'\n'.repeat(MANY)}E\n`)) >= MANY);
+  });
+});
+
+describe('ranges', () => {
+  it('of ports are in the order of their texts, and limited in all of a build', () => {
+    const ports = exposedPorts(['8-2000', '80/UDP', '0', '9-11/sctp']);
+    assert.deepEqual(ports, [...ports].sort());
+    assert.equal(ports.length, 1993 + 1 + 1 + 3);
+    assert.deepEqual(exposedPorts(['9-1009']).slice(0, 3), ['10/tcp', '100/tcp', '1000/tcp']);
+    const budget = new PortBudget();
+    for (let times = 0; times < 3; times++) budget.spend(['0-65535']);
+    assert.throws(() => budget.spend(['1']), { message: 'EXPOSE has too many ports' });
+  });
+
+  it('of very many lines are one', () => {
+    assert.equal(singleLines({ start: 3, end: 5 }).length, 3);
+    assert.deepEqual(singleLines({ start: 1, end: 500_000 }), [{ start: 1, end: 500_000 }]);
+  });
+});
+
+it('a check says what is meant by a word before its own instruction has changed the variables', () => {
+  const dockerfile = parseDockerfile('FROM scratch\nENV FOOO=$FOO\n');
+  const { warnings } = whole(checkParts(dockerfile, { ...OPTIONS, allStages: true, image: () => undefined }));
+  assert.deepEqual(
+    warnings.map(({ detail }) => detail),
+    ["Usage of undefined variable '$FOO'"],
+  );
+});
