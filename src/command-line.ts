@@ -20,7 +20,9 @@ export async function runCommandLine(argv: readonly string[], debugSignal: Debug
   const isFsck = command === 'fsck';
   const isCheck = command === 'check';
   const repair = isFsck && flags.includes('--repair');
-  const options = isFsck ? flags.filter((flag) => flag !== '--repair') : isCheck ? flags : argv;
+  const isJson = isCheck && flags.includes('--json');
+  const own = isFsck ? '--repair' : '--json';
+  const options = isFsck || isCheck ? flags.filter((flag) => flag !== own) : argv;
   const outcome = startUp(options, process.env, versionText);
   if (outcome.kind === 'exit') {
     process.stdout.write(outcome.stdout);
@@ -33,8 +35,8 @@ export async function runCommandLine(argv: readonly string[], debugSignal: Debug
     return runFsck(outcome.loaded, { repair }, line(process.stdout), line(process.stderr));
   }
   if (isCheck) {
-    const { runCheck } = await import('./check.js');
-    return runCheck(outcome.loaded.config, (text) => void process.stdout.write(`${text}\n`));
+    const { runCheck } = await import('./check/check.js');
+    return runCheck(outcome.loaded.config, isJson, (text) => void process.stdout.write(`${text}\n`));
   }
   const { runDaemon } = await loadDaemon();
   // Sockets of clients that do not read their end would keep the process alive.

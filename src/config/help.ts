@@ -29,7 +29,7 @@ export function helpText(): string {
   const rows = lines.map(({ doc }, index) => `${(left[index] ?? '').padEnd(width)}${doc}`);
   const usage = [
     'Usage:  engined [OPTIONS]',
-    '        engined check [OPTIONS]',
+    '        engined check [--json] [OPTIONS]',
     '        engined fsck [--repair] [OPTIONS]',
   ];
   const about =

@@ -22,6 +22,12 @@ interface Run {
   readonly stderr: string;
 }
 
+interface CheckedRow {
+  readonly name: string;
+  readonly verdict: string;
+  readonly text: string;
+}
+
 let dir: string;
 before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'engined-start-up-'));
@@ -247,19 +253,25 @@ test('check: a machine that has everything, one that lacks programs, and how the
     run('check', '--config-file', join(dir, 'check.json'), ...args);
   await writeFile(join(dir, 'check.json'), '{}');
   const whole = await check();
-  assert.deepEqual([whole.code, whole.stderr], [0, ''], whole.stdout);
+  assert.equal(whole.stderr, '');
+  assert.match(whole.stdout, /^ok +programs +none is missing$/m);
   assert.match(whole.stdout, /this machine has what the daemon needs\n$/);
   process.env['PATH'] = '/nonexistent';
   try {
     const { code, stdout: some } = await check();
     assert.equal(code, 1);
+    assert.match(some, /^failure +program +missing: runc \(/m);
     assert.doesNotMatch(some, /: nft /, 'iptables is the one to install where neither is there');
     const nftables = await check('--firewall-backend', 'nftables');
     assert.doesNotMatch(nftables.stdout, /iptables/);
     const stdout = some + nftables.stdout;
-    for (const { program, package: alternatives } of requirements) {
+    for (const { program, package: alternatives, need } of requirements) {
+      if (need === 'apparmor') continue;
       const name = alternatives.replace(' | ', ' or ');
-      assert.match(stdout, new RegExp(`^missing(, optional)?: ${program} \\(.*Debian package ${name}$`, 'm'));
+      assert.match(
+        stdout,
+        new RegExp(`^(failure|note) +program +missing: ${program} \\(.*Debian package ${name}$`, 'm'),
+      );
     }
     const without = await check('--supervisor', '/run/other.sock', '--iptables=false', '--ip6tables=false');
     assert.equal(without.code, 1);
@@ -270,6 +282,42 @@ test('check: a machine that has everything, one that lacks programs, and how the
   const refused = await check('--storage-driver', 'zfs');
   assert.equal(refused.code, 1);
   assert.match(refused.stdout + refused.stderr, /storage driver zfs: /);
+});
+
+test('check: the worst row decides about the status, in text and in JSON', async () => {
+  const file = join(dir, 'check.json');
+  await writeFile(file, '{}');
+  const rowsOf = async (...args: readonly string[]): Promise<{ code: number | null; rows: CheckedRow[] }> => {
+    const { code, stdout } = await run('check', '--json', '--config-file', file, ...args);
+    const { verdict, rows } = JSON.parse(stdout) as { verdict: string; rows: CheckedRow[] };
+    assert.equal(code, { ok: 0, note: 0, warning: 2, failure: 1 }[verdict]);
+    assert.ok(rows.some((row) => row.verdict === verdict));
+    return { code, rows };
+  };
+  const find = ({ rows }: { rows: CheckedRow[] }, name: string): CheckedRow | undefined =>
+    rows.find((row) => row.name === name);
+  const before = await rowsOf();
+  assert.equal(find(before, 'seccomp')?.verdict, 'ok');
+  assert.equal(
+    find(before, 'cgroup version')?.verdict,
+    existsSync('/sys/fs/cgroup/cgroup.controllers') ? 'ok' : 'note',
+  );
+  assert.match(find(before, 'storage drivers')?.text ?? '', /in use: /);
+  const loose = await rowsOf('--seccomp-profile', 'unconfined');
+  assert.deepEqual([loose.code, find(loose, 'seccomp')?.verdict], [2, 'warning']);
+  const path = process.env['PATH'] ?? '';
+  const bin = await mkdtemp(join(dir, 'bin-'));
+  process.env['PATH'] = `${bin}:${path}`;
+  try {
+    const verdicts = { '1.1.11': 'warning', '1.1.11+ds1': 'note', '1.3.3': 'ok' };
+    for (const [version, verdict] of Object.entries(verdicts)) {
+      await writeFile(join(bin, 'runc'), `#!/bin/sh\necho 'runc version ${version}'\n`, { mode: 0o755 });
+      const found = find(await rowsOf(), 'version of runc');
+      assert.deepEqual([found?.verdict, found?.text.includes('CVE-2024-21626')], [verdict, version !== '1.3.3']);
+    }
+  } finally {
+    process.env['PATH'] = path;
+  }
 });
 
 test('--help, --version and --print-config-schema', async () => {

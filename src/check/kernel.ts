@@ -1,0 +1,69 @@
+/** The kernel and its namespaces. */
+import { readdir, readFile } from 'node:fs/promises';
+import { release } from 'node:os';
+import type { HostFacts } from '../runtime/host-facts.js';
+import { type Row, row } from './row.js';
+
+/** The oldest line of the kernel that its developers still mend. */
+const OLDEST_KEPT: readonly [number, number] = [5, 10];
+/** Mounts with owners of their own: of most file systems, and of overlayfs. */
+const IDMAPPED_MOUNTS: readonly [number, number] = [5, 12];
+const IDMAPPED_OVERLAY: readonly [number, number] = [5, 19];
+/** Containers have one of each. */
+const NEEDED_NAMESPACES = ['mnt', 'pid', 'net', 'ipc', 'uts'];
+
+export async function kernelRows({ kernel }: HostFacts): Promise<Row[]> {
+  const isKept = isSince(kernel, OLDEST_KEPT);
+  return [
+    row(
+      'kernel',
+      isKept ? 'ok' : 'warning',
+      isKept
+        ? `Linux ${release()}`
+        : `Linux ${release()} gets no corrections any more, unless a distributor makes them`,
+    ),
+    await namespaces(),
+    await userNamespaces(),
+    idmappedMounts(kernel),
+    process.getuid?.() === 0
+      ? row('user', 'ok', 'root')
+      : row('user', 'failure', 'the daemon needs root; rows that only root can find out may be wrong'),
+  ];
+}
+
+async function namespaces(): Promise<Row> {
+  const found = await readdir('/proc/self/ns');
+  const kinds = found.filter((name) => !name.endsWith('_for_children'));
+  const missing = NEEDED_NAMESPACES.filter((kind) => !kinds.includes(kind));
+  return missing.length === 0
+    ? row('namespaces', 'ok', kinds.join(', '))
+    : row('namespaces', 'failure', `this kernel has no namespaces of the kinds ${missing.join(', ')}`);
+}
+
+/** Reads what limits user namespaces: without any, users of containers cannot be remapped. */
+async function userNamespaces(): Promise<Row> {
+  const [isThere, most, map] = await Promise.all([
+    readdir('/proc/self/ns').then((kinds) => kinds.includes('user')),
+    readFile('/proc/sys/user/max_user_namespaces', 'utf8').catch(() => ''),
+    readFile('/proc/self/uid_map', 'utf8').catch(() => ''),
+  ]);
+  const name = 'user namespaces';
+  if (!isThere) return row(name, 'note', 'none in this kernel: userns-remap is not possible');
+  if (most.trim() === '0') return row(name, 'note', 'user.max_user_namespaces is 0: userns-remap is not possible');
+  const isInitial = map.trim().split(/\s+/).join(' ') === '0 0 4294967295';
+  return isInitial
+    ? row(name, 'ok', `up to ${most.trim()}; this is the initial one`)
+    : row(name, 'note', `up to ${most.trim()}; this is not the initial one: limits and devices may be refused`);
+}
+
+function idmappedMounts(kernel: HostFacts['kernel']): Row {
+  const name = 'idmapped mounts';
+  if (isSince(kernel, IDMAPPED_OVERLAY)) return row(name, 'ok', 'in this kernel, with overlayfs');
+  return isSince(kernel, IDMAPPED_MOUNTS)
+    ? row(name, 'note', 'in this kernel, but not with overlayfs, which needs Linux 5.19')
+    : row(name, 'note', 'this needs Linux 5.12');
+}
+
+function isSince([major, minor]: HostFacts['kernel'], [first, second]: readonly [number, number]): boolean {
+  return major > first || (major === first && minor >= second);
+}
