@@ -1,6 +1,6 @@
 /**
- * The driver zfs around the programs of ZFS, with directories instead of them: the contract of storage drivers, and
- * what is refused or left alone. test/vm/zfs.test.ts has the real ones.
+ * The driver zfs around the programs of ZFS, with directories instead of them: what the contract of storage
+ * drivers says of crashes, what is refused, and what is left alone. test/vm/zfs.test.ts has the real ones.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
@@ -12,6 +12,8 @@ import { OWN_PROPERTY } from '../../src/storage/drivers/zfs/places.js';
 import { hostZfs } from '../../src/storage/drivers/zfs/host.js';
 import { zfsRow } from '../../src/storage/drivers/zfs/zfs-driver.js';
 import { testDriver } from '../support/driver-contract/contract.js';
+import { KILL_TESTS } from '../support/driver-contract/kills.js';
+import { LIFE_TESTS } from '../support/driver-contract/life.js';
 import { DriverHarness } from '../support/driver-contract/harness.js';
 import { FakeZfs } from '../support/fake-zfs.js';
 import { remountWritable } from '../support/remount.js';
@@ -19,10 +21,12 @@ import { remountWritable } from '../support/remount.js';
 const newDirectory = (): string => mkdtempSync(join(tmpdir(), 'fake-zfs-'));
 const pool = newDirectory();
 process.env['FAKE_ZFS'] = pool;
-testDriver(zfsRow(new FakeZfs(pool)), {
-  directory: mkdtempSync(join(tmpdir(), 'storage-')),
-  makeWritable: remountWritable,
-});
+// The other tests are about files in whole trees, which other drivers have too.
+testDriver(
+  zfsRow(new FakeZfs(pool)),
+  { directory: mkdtempSync(join(tmpdir(), 'storage-')), makeWritable: remountWritable },
+  { ...LIFE_TESTS, ...KILL_TESTS },
+);
 
 describe('the driver zfs', () => {
   const host = new FakeZfs(newDirectory());

@@ -123,8 +123,9 @@ export interface StorageDriver {
   /**
    * Returns the difference between a container and what is below it. A driver that keeps none makes it at `scratch`,
    * where nothing is yet and which the store removes. While nothing changes, it is the same each time.
+   * @param isShape tells that nobody reads what is in its files; only their sizes have to be right.
    */
-  difference(id: string, below: readonly string[], scratch: string): Promise<string>;
+  difference(id: string, below: readonly string[], scratch: string, isShape: boolean): Promise<string>;
   /**
    * Tells where the difference of a container is, below its directory, that may become the one of a layer by being
    * moved; undefined when it cannot be moved. Asked for a container that is not mounted any more. Default: none can.

@@ -267,13 +267,13 @@ export class DriverLayerStore implements LayerStore {
   }
 
   changes(id: string): Promise<Change[]> {
-    return this.#writable.withDifference(id, (diffDir, lowerDirs) =>
+    return this.#writable.withDifference(id, true, (diffDir, lowerDirs) =>
       this.#parts.workers.run('changes', { diffDir, lowerDirs }),
     );
   }
 
   writableSize(id: string): Promise<number> {
-    return this.#writable.withDifference(id, (path) => this.#parts.workers.run('tree-size', { path }));
+    return this.#writable.withDifference(id, true, (path) => this.#parts.workers.run('tree-size', { path }));
   }
 
   chainSize(chainId: Digest): number {
@@ -283,7 +283,7 @@ export class DriverLayerStore implements LayerStore {
   async commitWritable(id: string): Promise<LayerInfo> {
     const parent = this.#writable.parentOf(id);
     return this.#stageFrom(parent, `committing the changes of ${id}`, ({ diffDir, tarSplitPath, idMaps }) =>
-      this.#writable.withDifference(id, (upperDir) =>
+      this.#writable.withDifference(id, false, (upperDir) =>
         this.#parts.workers.run('commit-diff', { upperDir, diffDir, tarSplitPath, idMaps }),
       ),
     );

@@ -187,13 +187,21 @@ export class WritableLayers {
     });
   }
 
-  /** Calls `work` with the difference between a writable layer and what is below it. @throws EngineError not-found. */
-  async withDifference<T>(id: string, work: (diffDir: string, below: readonly string[]) => Promise<T>): Promise<T> {
+  /**
+   * Calls `work` with the difference between a writable layer and what is below it.
+   * @param isShape tells that `work` reads no contents of files.
+   * @throws EngineError not-found.
+   */
+  async withDifference<T>(
+    id: string,
+    isShape: boolean,
+    work: (diffDir: string, below: readonly string[]) => Promise<T>,
+  ): Promise<T> {
     const { layout, driver, trash } = this.deps;
     const below = this.below(id);
     const scratch = layout.newStaging();
     try {
-      return await work(await driver.difference(id, below, scratch), below);
+      return await work(await driver.difference(id, below, scratch, isShape), below);
     } finally {
       await trash.take(scratch);
       layout.leaveStaging(scratch);

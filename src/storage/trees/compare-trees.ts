@@ -8,9 +8,11 @@ export interface CompareInput {
   readonly below: readonly string[];
   /** Where the difference is made; nothing is there yet. */
   readonly difference: string;
+  /** Files need nothing in them. */
+  readonly isShape: boolean;
 }
 
-export function compareTrees({ tree, below, difference }: CompareInput): void {
+export function compareTrees({ tree, below, difference, isShape }: CompareInput): void {
   mkdirSync(difference);
-  makeDifference(toBytePath(tree), below.map(toBytePath), toBytePath(difference));
+  makeDifference(toBytePath(tree), below.map(toBytePath), toBytePath(difference), isShape);
 }

@@ -2,7 +2,7 @@
  * Finds out what a whole tree has and lacks, compared with what is below it, for drivers whose containers are trees.
  * Synchronous, for worker threads. Paths are byte strings.
  */
-import { linkSync, mkdirSync, readdirSync, type BigIntStats } from 'node:fs';
+import { closeSync, linkSync, mkdirSync, openSync, readdirSync, truncateSync, type BigIntStats } from 'node:fs';
 import { fsPath } from '../byte-path.js';
 import { type Attributes, copyInode, copyTimes, readAttributes, setAttributes } from '../copy-attributes.js';
 import { makeWhiteout } from '../layers/marks.js';
@@ -17,9 +17,10 @@ const FACTS = ['mode', 'uid', 'gid', 'mtimeNs', 'rdev'] as const;
 /**
  * Fills `difference`, an empty directory, with what makes the merged files of `below` those of `tree`. A container may
  * be changing the tree. Files share their blocks with it where the file system can.
+ * @param isShape makes files of the right sizes with nothing in them.
  */
-export function makeDifference(tree: string, below: readonly string[], difference: string): void {
-  new Comparison(tree, below, difference).run();
+export function makeDifference(tree: string, below: readonly string[], difference: string, isShape = false): void {
+  new Comparison(tree, below, difference, isShape).run();
 }
 
 interface Directory extends Attributes {
@@ -41,6 +42,7 @@ class Comparison {
     private readonly tree: string,
     private readonly below: readonly string[],
     private readonly difference: string,
+    private readonly isShape: boolean,
   ) {
     this.#view = new MergedView(below);
   }
@@ -85,7 +87,8 @@ class Comparison {
     const to = `${this.difference}/${path}`;
     const first = this.#links.get(stat.ino);
     if (first !== undefined) return linkSync(fsPath(first), fsPath(to));
-    copyInode(at, stat, to);
+    if (this.isShape && stat.isFile()) makeHole(to, Number(stat.size));
+    else copyInode(at, stat, to);
     if (stat.nlink > 1n) this.#links.set(stat.ino, to);
   }
 
@@ -112,6 +115,11 @@ function isSame({ at, stat }: WalkedEntry, lower: MergedEntry | undefined): bool
   if (stat.ino === lower.stat.ino && stat.ctimeNs === lower.stat.ctimeNs) return true;
   if (!stat.isDirectory() && stat.size !== lower.stat.size) return false;
   return FACTS.every((fact) => stat[fact] === lower.stat[fact]) && isSameContent(at, lower.at, stat);
+}
+
+function makeHole(at: string, bytes: number): void {
+  closeSync(openSync(fsPath(at), 'wx'));
+  truncateSync(fsPath(at), bytes);
 }
 
 function ignoringVanished(work: () => void): void {

@@ -4,17 +4,18 @@
 import { after, describe, it } from 'node:test';
 import type { DriverRow } from '../../../src/storage/drivers/driver.js';
 import { FILE_TESTS } from './files.js';
-import { DriverHarness, type TestPlace } from './harness.js';
+import { DriverHarness, type DriverTests, type TestPlace } from './harness.js';
 import { KILL_TESTS } from './kills.js';
 import { LIFE_TESTS } from './life.js';
 import { SEALING_TESTS } from './sealing.js';
 
+const ALL_TESTS: DriverTests = { ...FILE_TESTS, ...SEALING_TESTS, ...LIFE_TESTS, ...KILL_TESTS };
+
 /** @param place is where the stores are; default: a temporary directory. */
-export function testDriver(driver: DriverRow, place?: TestPlace): void {
+export function testDriver(driver: DriverRow, place?: TestPlace, tests = ALL_TESTS): void {
   describe(`storage driver ${driver.name}`, () => {
     const harness = new DriverHarness(driver, place?.directory, place?.makeWritable);
     after(() => harness.close());
-    for (const [name, run] of Object.entries({ ...FILE_TESTS, ...SEALING_TESTS, ...LIFE_TESTS, ...KILL_TESTS }))
-      it(name, () => run(harness));
+    for (const [name, run] of Object.entries(tests)) it(name, () => run(harness));
   });
 }

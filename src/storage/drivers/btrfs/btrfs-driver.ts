@@ -123,8 +123,8 @@ class BtrfsDriver implements StorageDriver {
     if (tree !== undefined) await bindReadOnly(tree, at);
   }
 
-  async difference(id: string, below: readonly string[], scratch: string): Promise<string> {
-    await this.#parts.workers.run('compare-trees', { tree: this.root(id), below, difference: scratch });
+  async difference(id: string, below: readonly string[], scratch: string, isShape: boolean): Promise<string> {
+    await this.#parts.workers.run('compare-trees', { tree: this.root(id), below, difference: scratch, isShape });
     return scratch;
   }
 

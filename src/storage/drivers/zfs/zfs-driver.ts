@@ -173,14 +173,14 @@ class ZfsDriver implements StorageDriver {
   }
 
   /** The container may be mounted and unmounted meanwhile: its files are read at a place of their own. */
-  async difference(id: string, below: readonly string[], scratch: string): Promise<string> {
+  async difference(id: string, below: readonly string[], scratch: string, isShape: boolean): Promise<string> {
     const { layout, workers } = this.#parts;
     for (const path of below) if (basename(path) === TREE) await this.#ensureMounted(path);
     const at = layout.newStaging();
     await mkdir(at, { mode: 0o700 });
     try {
       await this.#mountTree(layout.container(id), at, true);
-      await workers.run('compare-trees', { tree: at, below, difference: scratch });
+      await workers.run('compare-trees', { tree: at, below, difference: scratch, isShape });
     } finally {
       await detachMount(at);
       await rmdir(at);
