@@ -16,12 +16,14 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['door of builds', ({ parts }) => parts.builder.door.close()],
   ['builds', ({ parts }) => parts.builder.builds.close()],
   ['containers', stopAll],
+  ['plugins', stopPlugins],
   ['collection of the build cache', ({ parts }) => parts.builder.cacheGarbage.close()],
   ['build cache', ({ parts }) => parts.builder.cache.close()],
   ['health checks', ({ parts }) => parts.lives.healthChecks.close()],
   ['garbage collection', ({ parts }) => parts.garbage.close()],
   // Before recovery it does not know the containers of an earlier run, which may still need the bridge.
   ['networks', ({ parts, hasRecovered }) => hasRecovered && parts.drivers.network.stop()],
+  ['supervisor of plugins', ({ parts }) => parts.drivers.pluginSupervisor.stop()],
   ['supervisor', (life) => life.parts.drivers.supervisor.stop({ leavesTasks: leavesTasks(life) })],
   ['authorization plugins', ({ parts }) => parts.authorization.close()],
   ['events', ({ parts }) => parts.drivers.events.close()],
@@ -54,9 +56,15 @@ async function stopAll({ parts: { base, lives }, hasRecovered, failure }: Engine
   await stopContainers(lives.containers, live.current.shutdownTimeoutSeconds, log);
 }
 
+/** Plugins end after the containers that use them, and stay like these. */
+async function stopPlugins({ parts: { base, plugins }, hasRecovered, failure }: EngineLife): Promise<void> {
+  if (hasRecovered && !failure && !base.live.current.liveRestore) await plugins.plugins.rest();
+}
+
 /** With `live-restore` the supervisor stays with what runs, so that no exit is missed until the next daemon. */
-function leavesTasks({ parts: { base, lives }, hasRecovered, failure }: EngineLife): boolean {
-  return hasRecovered && !failure && base.live.current.liveRestore && lives.containers.list().some(isRunning);
+function leavesTasks({ parts: { base, lives, plugins }, hasRecovered, failure }: EngineLife): boolean {
+  const isAnyRunning = lives.containers.list().some(isRunning) || plugins.plugins.isAnyRunning;
+  return hasRecovered && !failure && base.live.current.liveRestore && isAnyRunning;
 }
 
 async function closeWorkers({ parts: { drivers, transfers, builder, bodyPool } }: EngineLife): Promise<void> {

@@ -25,6 +25,7 @@ const BOOT: readonly Step[] = [
 
 /** Then what was there before is brought back. These steps go on one after the other. */
 const RECOVER: readonly Step[] = [
+  steps.bringBackPlugins,
   steps.learnRecentExits,
   steps.bringBackContainers,
   steps.clearVolumePlaces,
@@ -66,7 +67,7 @@ export async function startEngine(
     failure: undefined,
     stopReleasing: () => undefined,
   };
-  const collections = collectionsOf(parts.lives, parts.transfers, parts.builder);
+  const collections = collectionsOf(parts.lives, parts.transfers, parts.builder, parts.plugins);
   const root = createActor(
     createEngineMachine(
       {
@@ -109,10 +110,10 @@ async function inOrder(order: readonly Step[], life: EngineLife): Promise<void> 
 }
 
 function stateOf(parts: EngineParts): Readonly<Record<string, unknown>> {
-  const { base, drivers, lives, transfers, builder, listeners } = parts;
+  const { base, drivers, lives, transfers, builder, plugins, listeners } = parts;
   const { pool, events, supervisor } = drivers;
   const { transferPool, pushPool, archivePool, pulls, pushes } = transfers;
-  const children = Object.entries(collectionsOf(lives, transfers, builder)).map(
+  const children = Object.entries(collectionsOf(lives, transfers, builder, plugins)).map(
     ([name, { collection }]) => [name, collection.children] as const,
   );
   return {

@@ -50,6 +50,13 @@ export const loadImages: Step = async ({ parts: { base, drivers, transfers, buil
   await transfers.blobRecords.load(new Set(images.list().flatMap(({ config }) => config.rootfs.diff_ids)));
 };
 
+/** Plugins come back before the containers that use them; one that does not is tried again, and holds up nobody. */
+export const bringBackPlugins: Step = async ({ parts: { base, plugins } }) => {
+  const { removed, damaged } = await plugins.load();
+  reportRemoved(base.log, 'plugins', removed);
+  if (damaged.length > 0) base.log.error({ plugins: damaged }, 'plugins without a readable record are left alone');
+};
+
 /** Reads them while the start goes on: only waits for containers that nobody knows are held up. */
 export const learnRecentExits: Step = ({ parts: { base, drivers, lives } }) => {
   rememberRecentExits(drivers.events, lives.containers).catch((error: unknown) =>

@@ -2,6 +2,7 @@
 import type { AnyActorLogic, AnyActorRef } from 'xstate';
 import type { Builder } from './builder.js';
 import type { Containers } from './containers.js';
+import type { PluginParts } from './plugins.js';
 import type { Transfers } from './transfers.js';
 
 /** A room's public face, which has one collection. */
@@ -15,6 +16,7 @@ export function collectionsOf(
   { containers, execs }: Containers,
   { pulls }: Transfers,
   { builds }: Builder,
+  { plugins }: PluginParts,
 ): Readonly<Record<string, HasCollection>> {
   return {
     containers,
@@ -22,5 +24,6 @@ export function collectionsOf(
     sessions: pulls.sessions,
     pulls: pulls.pulls,
     builds,
+    plugins,
   };
 }

@@ -11,11 +11,14 @@ import { createLogDriver } from '../logs/drivers/log-driver.js';
 import { chosenBackend } from '../network/firewall-backends.js';
 import { HostNetworks } from '../network/host-networks.js';
 import type { RecordFile } from '../network/network-records.js';
+import { PLUGIN_PLACES, type PluginPlaces } from '../plugins/discovery.js';
+import { ManagedLookup } from '../plugins/managed/lookup.js';
 import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
 import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { LayerStore } from '../ports/storage.js';
+import type { SupervisorProcess } from '../ports/supervisor.js';
 import { internal, isEngineError } from '../errors/engine-error.js';
 import { cdiDirs } from '../config/cdi-dirs.js';
 import { JournaledReplies } from '../retries/kept-replies.js';
@@ -66,7 +69,9 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     events.emit(type, action, id, attributes);
     metrics.event(type, action);
   };
-  const networkPlugins = new ProtocolNetworkPlugins();
+  const managedPlugins = new ManagedLookup();
+  const pluginPlaces: PluginPlaces = { ...PLUGIN_PLACES, managed: managedPlugins };
+  const networkPlugins = new ProtocolNetworkPlugins({ places: pluginPlaces });
   const network = composeNetworks(base, networkPlugins);
   const logs = createLogDriver((container) => metrics.logObserver(container));
   const records = new ContainerRecords(
@@ -75,16 +80,12 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     owner,
     creationDefaults(config),
   );
-  const volumePlugins = new ProtocolVolumePlugins();
+  const volumePlugins = new ProtocolVolumePlugins({ places: pluginPlaces });
   const volumes = new Volumes({ root: join(dataRoot, 'volumes'), workers: pool, plugins: volumePlugins, owner });
   const archives = new ArchiveWorkers(idMaps);
   const inherited = inheritedLimits();
-  const specs = createSpecBuilder(facts, () => ({
-    inherited,
-    seccomp,
-    cdiSpecDirs: cdiDirs(config.cdiSpecDirs, live.current.features),
-    appArmor,
-  }));
+  const cdiSpecDirs = (): readonly string[] => cdiDirs(config.cdiSpecDirs, live.current.features);
+  const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, appArmor, cdiSpecDirs: cdiSpecDirs() }));
   const stdio: StdioFactory = {
     create: async (request) => createStdio(request),
     reopen: async (paths) => reopenStdio(paths),
@@ -99,6 +100,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     emit,
     supervisor,
     tasks: supervisor.tasks,
+    pluginSupervisor: composeSupervisor(base, supervisor),
     layers,
     images,
     network,
@@ -107,6 +109,8 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     volumes,
     volumePlugins,
     networkPlugins,
+    managedPlugins,
+    pluginPlaces,
     archives,
     specs,
     stdio,
@@ -118,11 +122,13 @@ async function seccompProfile(option: string): Promise<SeccompProfile | 'builtin
   return option === 'builtin' || option === 'unconfined' ? option : loadSeccompProfile(option);
 }
 
-function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base) {
+/** @param keeper runs the supervisor, whose namespace of plugins this is; undefined: it is that of containers. */
+function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base, keeper?: SupervisorProcess) {
   const config = live.fixed;
   return createSupervisor({
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
-    namespace: config.supervisorNamespace,
+    ...(keeper === undefined ? {} : { keeper }),
+    namespace: keeper === undefined ? config.supervisorNamespace : config.supervisorPluginsNamespace,
     execRoot,
     dataRoot: supervisorRoot,
     logger: log,

@@ -16,6 +16,7 @@ import { type Base, makeBase } from './base.js';
 import { composeContainers, type Containers } from './containers.js';
 import { openDrivers, type Drivers } from './drivers.js';
 import { type Builder, composeBuilder } from './builder.js';
+import { composePlugins, type PluginParts } from './plugins.js';
 import type { Roots } from './roots.js';
 import { composeRoutes } from './routes.js';
 import { composeTransfers, type Transfers } from './transfers.js';
@@ -26,6 +27,7 @@ export interface EngineParts {
   readonly lives: Containers;
   readonly transfers: Transfers;
   readonly builder: Builder;
+  readonly plugins: PluginParts;
   readonly garbage: ImageGarbage;
   readonly authorization: AuthorizationPlugins;
   /** Parses large bodies of requests. */
@@ -48,13 +50,20 @@ export async function composeParts(
   const lives = await composeContainers(base, drivers, views);
   const transfers = composeTransfers(base, drivers);
   const builder = composeBuilder(base, drivers, lives, transfers);
-  const { routes, garbage } = composeRoutes(base, drivers, { ...lives, builder }, transfers, () => listeners.warnings);
-  const authorization = new AuthorizationPlugins();
+  const plugins = composePlugins(base, drivers, lives);
+  const { routes, garbage } = composeRoutes(
+    base,
+    drivers,
+    { ...lives, builder, plugins },
+    transfers,
+    () => listeners.warnings,
+  );
+  const authorization = new AuthorizationPlugins({ places: drivers.pluginPlaces });
   // Parsing has a thread of its own, because a client waits for it, and the other threads may be busy with a layer.
   const bodyPool = createWorkerPool({ maxThreads: 1 });
   const front = composeFront(base, drivers, { routes, authorization, bodyPool });
   followReloads(base, drivers, authorization);
-  return { base, drivers, lives, transfers, builder, garbage, authorization, bodyPool, front, listeners };
+  return { base, drivers, lives, transfers, builder, plugins, garbage, authorization, bodyPool, front, listeners };
 }
 
 function composeFront(

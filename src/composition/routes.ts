@@ -26,6 +26,7 @@ import { imageArchiveRoutes } from '../http/routes/image-archives.js';
 import { imageRoutes, type ImageRouteDeps } from '../http/routes/images.js';
 import { networkRoutes } from '../http/routes/networks.js';
 import { pingRoutes } from '../http/routes/ping.js';
+import { pluginRoutes } from '../http/routes/plugins.js';
 import { registryRoutes } from '../http/routes/registry.js';
 import { statsRoutes } from '../http/routes/stats.js';
 import { systemRoutes } from '../http/routes/system.js';
@@ -33,7 +34,8 @@ import { volumeRoutes } from '../http/routes/volumes.js';
 import { ImageGarbage } from '../images/garbage.js';
 import { importImage } from '../images/import.js';
 import type { FileImageStore } from '../images/store.js';
-import { checkDataRoot } from '../inventory/fsck.js';
+import { checkDataRoot, type FsckReport } from '../inventory/fsck.js';
+import type { Owners } from '../inventory/orphans.js';
 import { listCdiDevices } from '../runtime/cdi.js';
 import { runtimeFeatures } from '../runtime/runtime-features.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
@@ -43,6 +45,7 @@ import type { Builder } from './builder.js';
 import type { Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
 import { hostWarnings, otherDriverWarnings } from './host-warnings.js';
+import type { PluginParts } from './plugins.js';
 import type { Transfers } from './transfers.js';
 
 /** Returns the containers that use an image. */
@@ -52,12 +55,12 @@ type ImageUsers = (id: string) => readonly { id: string; running: boolean }[];
 export function composeRoutes(
   base: Base,
   drivers: Drivers,
-  lives: Containers & { readonly builder: Builder },
+  lives: Containers & { readonly builder: Builder; readonly plugins: PluginParts },
   transfers: Transfers,
   alerts: () => readonly string[],
 ): { readonly routes: Route[]; readonly garbage: ImageGarbage } {
   const { live, dataRoot } = base;
-  const { layers, images, network, volumes, events, pool, usage, emit } = drivers;
+  const { layers, images, network, volumes, events, usage, emit } = drivers;
   const { containers } = lives;
   const users: ImageUsers = (id) =>
     containers
@@ -91,16 +94,7 @@ export function composeRoutes(
       dataRoot,
       builds: lives.builder.builds,
       cacheLayers: () => lives.builder.cache.ownLayers(),
-      fsck: (repair) =>
-        checkDataRoot(
-          {
-            dataRoot,
-            driver: layers.driver,
-            pool,
-            owners: () => presentOwners({ layers, images, volumes, containers, cache: lives.builder.cache }),
-          },
-          repair,
-        ),
+      fsck: (repair) => checkOwnRoot(base, drivers, lives, repair),
     }),
     ...imageArchiveRoutes({
       images,
@@ -110,10 +104,22 @@ export function composeRoutes(
       emit: (...event) => emit('image', ...event),
     }),
     ...volumeRoutes({ volumes, containers, emit: (...event) => emit('volume', ...event) }),
+    ...pluginRoutes(lives.plugins),
     ...eventRoutes(events),
     ...engineConfigRoutes(live),
   ];
   return { routes, garbage };
+}
+
+function checkOwnRoot(
+  { dataRoot }: Base,
+  { layers, images, volumes, pool }: Drivers,
+  { containers, builder, plugins }: Containers & { readonly builder: Builder; readonly plugins: PluginParts },
+  repair: boolean,
+): Promise<FsckReport> {
+  const owners = (): Owners =>
+    presentOwners({ layers, images, volumes, containers, plugins: plugins.plugins, cache: builder.cache });
+  return checkDataRoot({ dataRoot, driver: layers.driver, pool, owners }, repair);
 }
 
 function systemService(

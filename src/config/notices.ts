@@ -61,7 +61,6 @@ export const IDLE_OPTIONS: readonly Row[] = [
     reason: 'this daemon applies no SELinux labels of its own',
   },
   { name: 'userlandProxyPath', when: '', isIdle: always, reason: 'the proxy is part of the daemon' },
-  { name: 'supervisorPluginsNamespace', when: '', isIdle: always, reason: 'there is no management of plugins' },
   { name: 'networkControlPlaneMtu', when: '', isIdle: always, reason: NO_CLUSTER },
   { name: 'swarmDefaultAdvertiseAddr', when: '', isIdle: always, reason: NO_CLUSTER },
   {

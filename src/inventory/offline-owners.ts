@@ -21,6 +21,7 @@ const hex = (digest: string): string => digest.slice('sha256:'.length);
 export async function readOwners(dataRoot: string): Promise<Owners> {
   const drivers = await Promise.all(STORAGE_DRIVERS.map(({ name }) => readDriver(dataRoot, name)));
   const volumes = await recorded(join(dataRoot, 'volumes'), 'volume.json');
+  const plugins = await recorded(join(dataRoot, 'plugins'), 'plugin.json');
   const union = (of: (driver: DriverOwners) => Iterable<string>): Set<string> =>
     new Set(drivers.flatMap((driver) => [...of(driver)]));
   const containers = union((driver) => driver.containers);
@@ -31,6 +32,7 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
     containers,
     writables: containers,
     volumes,
+    plugins,
     cacheRecords: union((driver) => driver.cacheRecords),
     staging: new Set(),
     isRunning: false,

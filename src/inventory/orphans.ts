@@ -13,6 +13,8 @@ export interface Owners {
   /** IDs that a writable layer may have. */
   readonly writables: ReadonlySet<string>;
   readonly volumes: ReadonlySet<string>;
+  /** IDs of managed plugins, including those whose record cannot be read. */
+  readonly plugins: ReadonlySet<string>;
   /** IDs of the records of the build cache. */
   readonly cacheRecords: ReadonlySet<string>;
   /** Names of staged layers. */
@@ -53,6 +55,7 @@ const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
   container: (id, { containers, isRunning }) => unless(containers.has(id), 'a directory of no container', !isRunning),
   volume: (name, { volumes }) =>
     unless(volumes.has(name), 'a directory that is no volume, or one whose record is damaged', false),
+  plugin: (id, { plugins, isRunning }) => unless(plugins.has(id), 'a directory of no plugin', !isRunning),
   'cache-record': (id, { cacheRecords }) =>
     unless(cacheRecords.has(id), 'a record of the build cache that is damaged, or whose files are missing'),
   'cache-directory': (id, { cacheRecords }) =>

@@ -63,6 +63,7 @@ const DRIVER_SHELVES: Readonly<Record<string, Shelf>> = {
 const SHELVES: Readonly<Record<string, Shelf>> = {
   'image/partial': { kind: 'partial' },
   volumes: { kind: 'volume' },
+  plugins: { kind: 'plugin', owner: hexName },
   'builder/contexts': { kind: 'temporary' },
   tmp: { kind: 'temporary' },
 };

@@ -2,11 +2,14 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, isAbsolute, join } from 'node:path';
 import { invalid, notFound } from '../errors/engine-error.js';
+import type { ManagedPlugins } from '../ports/managed-plugin.js';
 import { parseJsonFile, parseSpecFile, type PluginAddress } from './plugin-spec.js';
 
 export interface PluginPlaces {
   readonly sockets: readonly string[];
   readonly files: readonly string[];
+  /** Plugins that the daemon runs; they come before those of operators. */
+  readonly managed?: ManagedPlugins;
 }
 
 /** Our own directories, and those that existing plugins install into. */
@@ -48,12 +51,13 @@ export async function findPlugin(id: string, places: PluginPlaces = PLUGIN_PLACE
 }
 
 /** Returns the names of all plugins that `findPlugin` may find. */
-export async function pluginNames({ sockets, files }: PluginPlaces = PLUGIN_PLACES): Promise<string[]> {
+export async function pluginNames({ sockets, files, managed }: PluginPlaces = PLUGIN_PLACES): Promise<string[]> {
   const names = await Promise.all([
     ...sockets.map((dir) => namesIn(dir, /\.sock$/)),
     ...files.map((dir) => namesIn(dir, /\.(?:spec|json)$/)),
   ]);
-  return [...new Set(names.flat())].filter((name) => NAME.test(name));
+  const found = names.flat().filter((name) => NAME.test(name));
+  return [...new Set([...(managed?.names() ?? []), ...found])];
 }
 
 /** A directory counts as the plugin that has its name. */

@@ -22,23 +22,26 @@ export class PluginDirectory {
   }
 
   /**
-   * Finds and greets a plugin by its name, but never by a path, because clients choose the name.
-   * @throws EngineError not-found `plugin "X" not found`, also for a plugin of another kind; unavailable, deadline,
-   * internal for one that does not answer as it should.
+   * Finds and greets a plugin by its name, but never by a path, because clients choose the name. A managed plugin has
+   * one name here, however it was asked for.
+   * @throws EngineError not-found `plugin "X" not found`, also for a plugin of another kind; conflict for a managed one
+   * that is disabled; unavailable, deadline, internal for one that does not answer as it should.
    */
   async find(name: string): Promise<Plugin> {
     const absent = (cause?: unknown): Error =>
       notFound(`plugin ${JSON.stringify(name)} not found`, { code: 'PLUGIN', cause });
-    if (name.includes('/')) throw absent();
-    const plugin = this.#plugins.get(name) ?? new Plugin(name, this.capability, this.options);
+    const managed = this.options.places?.managed?.find(name);
+    if (managed === undefined && name.includes('/')) throw absent();
+    const id = managed?.name ?? name;
+    const plugin = this.#plugins.get(id) ?? new Plugin(id, this.capability, this.options);
     try {
       await plugin.activate();
     } catch (error) {
       if (isEngineError(error) && ['invalid', 'not-found', 'not-implemented'].includes(error.kind)) throw absent(error);
       throw error;
     }
-    this.#plugins.set(name, plugin);
-    this.#greeted.add(name);
+    this.#plugins.set(id, plugin);
+    this.#greeted.add(id);
     return plugin;
   }
 

@@ -1,7 +1,8 @@
 /** A plugin in another process: it is found, greeted once, and called. */
 import { internal, isEngineError, messageOf, notImplemented } from '../errors/engine-error.js';
+import type { RunningPlugin } from '../ports/managed-plugin.js';
 import { findPlugin, type PluginPlaces } from './discovery.js';
-import { memberOf, PluginClient, type PluginLimits } from './plugin-client.js';
+import { memberOf, PluginClient, PLUGIN_LIMITS, type PluginLimits } from './plugin-client.js';
 import { PLUGIN_REFUSED } from '../ports/plugin.js';
 
 /** The kinds of plugins, as they call themselves in their manifests. */
@@ -19,6 +20,8 @@ export class Plugin {
   readonly #options: PluginOptions;
   /** The greeting; undefined until the first call, and after a greeting that failed. */
   #ready: Promise<PluginClient> | undefined;
+  /** The socket of the managed plugin that was greeted; undefined for one of the operator's. */
+  #socket: string | undefined;
 
   constructor(id: string, capability: PluginCapability, options: PluginOptions = {}) {
     this.id = id;
@@ -35,11 +38,18 @@ export class Plugin {
     await this.#client();
   }
 
-  /** Calls a method of the plugin. @throws as `activate` and `PluginClient.call`. */
+  /** The managed plugin of this name, if there is one. @throws EngineError conflict for one that is disabled. */
+  get managed(): RunningPlugin | undefined {
+    return this.#options.places?.managed?.find(this.id);
+  }
+
+  /** Calls a method of the plugin. @throws as `activate`, `managed` and `PluginClient.call`. */
   async call(method: string, argument: unknown, limits?: PluginLimits): Promise<unknown> {
+    const timeoutMs = this.managed?.timeoutMs ?? 0;
     const client = await this.#client();
     try {
-      return await client.call(method, argument, limits);
+      const wanted = limits ?? this.#options.limits ?? PLUGIN_LIMITS;
+      return await client.call(method, argument, timeoutMs > 0 ? { ...wanted, callMs: timeoutMs } : limits);
     } catch (error) {
       // Another plugin may listen there next, or this one elsewhere: so it is looked for and greeted again.
       if (isEngineError(error, 'unavailable')) this.close();
@@ -67,6 +77,10 @@ export class Plugin {
   }
 
   #client(): Promise<PluginClient> {
+    const socket = this.managed?.socket;
+    // Another plugin has the name by now.
+    if (socket !== this.#socket) this.close();
+    this.#socket = socket;
     if (this.#ready !== undefined) return this.#ready;
     const ready = this.#greet();
     this.#ready = ready;
@@ -77,6 +91,11 @@ export class Plugin {
   }
 
   async #greet(): Promise<PluginClient> {
+    const { managed } = this;
+    if (managed) {
+      requireType(managed, this.#capability);
+      return new PluginClient({ kind: 'unix', path: managed.socket }, this.#options.limits);
+    }
     const { address } = await findPlugin(this.id, this.#options.places);
     const client = new PluginClient(address, this.#options.limits);
     try {
@@ -96,6 +115,13 @@ export class Plugin {
     }
     return client;
   }
+}
+
+/** The configuration of a managed plugin says what it is, so that it need not be greeted. */
+function requireType({ types }: RunningPlugin, wanted: PluginCapability): void {
+  const capability = wanted.toLowerCase();
+  if (types.some((type) => type.prefix === 'docker' && type.capability.toLowerCase() === capability)) return;
+  throw notImplemented(`plugin does not provide "${capability}" capability`, { code: 'PLUGIN' });
 }
 
 function implementedBy(manifest: unknown): readonly string[] {

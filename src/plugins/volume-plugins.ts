@@ -1,4 +1,5 @@
 /** Volume drivers over the plugin protocol. */
+import { join } from 'node:path';
 import { internal } from '../errors/engine-error.js';
 import type { PluginVolume, VolumePlugin, VolumePlugins } from '../ports/volume-plugin.js';
 import { memberOf, PLUGIN_LIMITS, type PluginLimits } from './plugin-client.js';
@@ -11,12 +12,16 @@ const WORK_LIMITS: PluginLimits = { ...PLUGIN_LIMITS, callMs: 120_000 };
 export class ProtocolVolumePlugins implements VolumePlugins {
   readonly #directory: PluginDirectory;
 
-  constructor(options: PluginOptions = {}) {
+  constructor(private readonly options: PluginOptions = {}) {
     this.#directory = new PluginDirectory('VolumeDriver', options);
   }
 
   get known(): readonly string[] {
     return this.#directory.known;
+  }
+
+  nameOf(name: string): string {
+    return this.options.places?.managed?.find(name)?.name ?? name;
   }
 
   async find(name: string): Promise<VolumePlugin> {
@@ -55,14 +60,14 @@ class ProtocolVolumePlugin implements VolumePlugin {
 
   async get(volume: string): Promise<PluginVolume> {
     const answer = await this.plugin.ask('VolumeDriver.Get', { Name: volume });
-    return volumeOf('VolumeDriver.Get', memberOf(answer, 'volume'));
+    return this.#volumeOf('VolumeDriver.Get', memberOf(answer, 'volume'));
   }
 
   async list(): Promise<PluginVolume[]> {
     const volumes = memberOf(await this.plugin.ask('VolumeDriver.List', {}), 'volumes') ?? [];
     if (!Array.isArray(volumes))
       throw internal('VolumeDriver.List: "Volumes" in the answer is not a list', { code: 'PLUGIN' });
-    return volumes.map((volume) => volumeOf('VolumeDriver.List', volume));
+    return volumes.map((volume) => this.#volumeOf('VolumeDriver.List', volume));
   }
 
   async mount(volume: string, use: string): Promise<string> {
@@ -72,11 +77,22 @@ class ProtocolVolumePlugin implements VolumePlugin {
     );
     if (typeof mountpoint !== 'string' || !mountpoint.startsWith('/'))
       throw internal('VolumeDriver.Mount: "Mountpoint" in the answer is not an absolute path', { code: 'PLUGIN' });
-    return mountpoint;
+    return this.#onHost(mountpoint);
   }
 
   async unmount(volume: string, use: string): Promise<void> {
     await this.plugin.ask('VolumeDriver.Unmount', { Name: volume, ID: use }, WORK_LIMITS);
+  }
+
+  #volumeOf(method: string, value: unknown): PluginVolume {
+    const volume = volumeOf(method, value);
+    return volume.mountpoint === '' ? volume : { ...volume, mountpoint: this.#onHost(volume.mountpoint) };
+  }
+
+  /** A managed plugin tells its own paths. */
+  #onHost(mountpoint: string): string {
+    const place = this.plugin.managed?.place(mountpoint);
+    return place === undefined ? mountpoint : join(place.root, place.path);
   }
 }
 

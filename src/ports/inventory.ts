@@ -2,9 +2,9 @@
 
 /**
  * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record` and `partial` are
- * images; `writable`, `container` containers; `cache-record`, `cache-directory` what builds have left for later ones;
- * `staging`, `temporary` work under way; `trash` is being deleted; `leftover` are temporary files of a write that a
- * crash cut off; `foreign` belongs to a storage driver that the daemon does not use;
+ * images; `writable`, `container` containers; `plugin` managed plugins; `cache-record`, `cache-directory` what builds
+ * have left for later ones; `staging`, `temporary` work under way; `trash` is being deleted; `leftover` are temporary
+ * files of a write that a crash cut off; `foreign` belongs to a storage driver that the daemon does not use;
  * `directory` is the directory itself without what is in it; `other` is what this daemon did not make.
  */
 export type PlaceKind =
@@ -20,6 +20,7 @@ export type PlaceKind =
   | 'partial'
   | 'container'
   | 'volume'
+  | 'plugin'
   | 'cache-record'
   | 'cache-directory'
   | 'temporary'

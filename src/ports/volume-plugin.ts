@@ -27,6 +27,8 @@ export interface VolumePlugin {
 }
 
 export interface VolumePlugins {
+  /** Returns the name that a driver has itself: that of a managed plugin has a tag. @throws EngineError conflict. */
+  nameOf(name: string): string;
   /** Finds and greets a driver. @throws EngineError not-found when there is none, others when it does not answer. */
   find(name: string): Promise<VolumePlugin>;
   /** Returns all drivers that answer. */

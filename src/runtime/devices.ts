@@ -38,7 +38,11 @@ const NOT_DEVICES = new Set(['pts', 'shm', 'fd', 'mqueue', '.lxc', '.lxd-mounts'
  * asks for.
  * @throws EngineError invalid `error gathering device information while adding custom device "X": …`.
  */
-export async function buildDevices({ Privileged, Devices: mappings, DeviceCgroupRules }: HostConfig): Promise<Devices> {
+export async function buildDevices({
+  Privileged,
+  Devices: mappings,
+  DeviceCgroupRules,
+}: Pick<HostConfig, 'Privileged' | 'Devices' | 'DeviceCgroupRules'>): Promise<Devices> {
   if (Privileged) {
     const nodes = await walk('/dev', '/dev', 0);
     return {

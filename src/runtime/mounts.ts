@@ -40,7 +40,13 @@ function depth(path: string): number {
   return path === '/' ? 0 : path.split('/').length;
 }
 
-function systemMounts({ hostConfig, shmPath, userns }: SpecInput): OciMount[] {
+/** These members of a container decide how it gets the file systems of the kernel. */
+export interface SystemMountsInput extends Pick<SpecInput, 'shmPath' | 'userns'> {
+  readonly hostConfig: Pick<HostConfig, 'Privileged' | 'ReadonlyRootfs' | 'IpcMode' | 'SecurityOpt' | 'ShmSize'>;
+}
+
+/** Returns the mounts of the kernel's file systems: /proc, /dev, /sys and those below them. */
+export function systemMounts({ hostConfig, shmPath, userns }: SystemMountsInput): OciMount[] {
   const { Privileged, ReadonlyRootfs, IpcMode } = hostConfig;
   const { writableCgroups } = parseSecurityOptions(hostConfig.SecurityOpt ?? []);
   if (userns && writableCgroups !== undefined)

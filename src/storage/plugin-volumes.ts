@@ -44,6 +44,11 @@ export class PluginVolumes {
     return this.#mountpoints.get(name) ?? '';
   }
 
+  /** Returns the name by which volumes know a driver. */
+  nameOf(name: string): string {
+    return this.plugins.nameOf(name);
+  }
+
   /** Finds a driver. @throws EngineError not-found in the known engine's words, or the failure of the driver. */
   async driver(name: string): Promise<VolumePlugin> {
     try {

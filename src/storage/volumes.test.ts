@@ -25,6 +25,7 @@ const temp = mkdtempSync(join(tmpdir(), 'volumes-'));
 const workers = createWorkerPool({ maxThreads: 1 });
 const plugins = {
   known: [],
+  nameOf: (name: string) => name,
   find: (name: string) => Promise.reject(notFound(`plugin "${name}" not found`)),
   installed: () => Promise.resolve([]),
 };

@@ -129,7 +129,8 @@ export class Volumes {
     const name = request.name === '' ? randomBytes(32).toString('hex') : request.name;
     checkName(name);
     return this.#lock.run(name, async () => {
-      const wanted = request.driver ?? '';
+      const asked = request.driver ?? '';
+      const wanted = asked === '' || asked === LOCAL_DRIVER ? asked : this.#others.nameOf(asked);
       const present = this.#records.find(name);
       if (present && wanted !== '' && present.driver !== wanted) {
         throw conflict(

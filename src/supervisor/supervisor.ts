@@ -35,6 +35,8 @@ const STABLE_MS = 10_000;
 export interface SupervisorOptions {
   /** Socket of an external containerd. Default: a child of our own. */
   readonly address?: string;
+  /** Runs the containerd whose other namespace this is: it is neither started nor ended here. */
+  readonly keeper?: Pick<SupervisorProcess, 'pid' | 'onState'>;
   /** containerd namespace that holds our containers. */
   readonly namespace: string;
   readonly execRoot: string;
@@ -81,13 +83,14 @@ class Supervisor implements SupervisorProcess {
     this.#options = options;
     this.#logger = options.logger.child({ component: 'supervisor' });
     this.#paths = containerdPaths(execRoot, dataRoot);
+    const heardExits = options.keeper === undefined ? this.#paths.heardExits : `${this.#paths.heardExits}-${namespace}`;
     const { runcRoot, socket } = this.#paths;
     this.#realm =
       address === undefined
         ? { socket, namespace, runcRoot, taskDirs: taskDirs(this.#paths, namespace) }
         : { socket: address, namespace, runcRoot };
     this.#connection = new GrpcConnection(this.#realm.socket, namespace, () => this.#isComing);
-    this.#heard = new HeardExits(this.#paths.heardExits);
+    this.#heard = new HeardExits(heardExits);
     this.#tasks = new ContainerdTasks({
       connection: this.#connection,
       logger: this.#logger,
@@ -108,16 +111,20 @@ class Supervisor implements SupervisorProcess {
 
   async start(): Promise<void> {
     try {
-      if (this.#options.address === undefined) {
+      if (this.#isOurs) {
         const damaged = await this.#heard.load();
         if (damaged.length > 0) this.#logger.warn({ damaged }, 'exits that were heard before cannot be read');
+      }
+      if (this.#isOurs && this.#options.keeper === undefined) {
         this.#child = await this.#adoptOrLaunch();
         this.#keeper = this.#keepUp(this.#child);
       }
       const stream = await this.#insist(() => this.#subscribe());
-      if (this.#options.address === undefined) await this.#endOrphans();
+      if (this.#isOurs) await this.#endOrphans();
       void this.#follow(stream);
     } catch (error) {
+      // The containerd of another supervisor may be back when this is tried again.
+      if (this.#options.keeper !== undefined) throw error;
       const tail = this.#child?.tail();
       await this.stop();
       throw tail ? unavailable(`${messageOf(error)}; containerd said:\n${tail}`, { cause: error }) : error;
@@ -139,8 +146,14 @@ class Supervisor implements SupervisorProcess {
     await this.#tasks.close();
   }
 
+  /** True for a containerd that the daemon runs, whichever of its supervisors does. */
+  get #isOurs(): boolean {
+    return this.#options.address === undefined;
+  }
+
   /** Tells whether a process of ours can still be expected to answer. */
   get #isComing(): boolean {
+    if (this.#options.keeper !== undefined) return this.#options.keeper.pid !== undefined;
     return (this.#child ?? this.#candidate)?.isMoving ?? false;
   }
 

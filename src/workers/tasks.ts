@@ -24,6 +24,7 @@ export const tasks = {
   'push-layer': async () => (await import('./push-layer.js')).pushLayer,
   'read-archive': async () => (await import('./read-archive.js')).readArchive,
   'mount-volume': async () => (await import('../storage/tasks/mount-volume.js')).mountVolume,
+  'pack-rootfs': async () => (await import('../plugins/managed/pack-rootfs.js')).packRootfs,
   'parse-json': async () => (await import('../text/parse-json.js')).parseScannedJson,
   'path-stat': async () => (await import('../storage/tasks/path-stat.js')).pathStat,
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,

@@ -22,10 +22,6 @@ const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> 
   features: [{ buildkit: true, cdi: false }, 'features has no effect: feature buildkit: clients choose how they build'],
   'selinux-enabled': [true, 'selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
   'userland-proxy-path': ['/bin/sh', 'userland-proxy-path has no effect: the proxy is part of the daemon'],
-  'supervisor-plugins-namespace': [
-    'other',
-    'supervisor-plugins-namespace has no effect: there is no management of plugins',
-  ],
   'network-control-plane-mtu': [1450, 'network-control-plane-mtu has no effect: there is no cluster mode'],
   'swarm-default-advertise-addr': ['eth0', 'swarm-default-advertise-addr has no effect: there is no cluster mode'],
   bip6: ['fd00:7::1/64', 'bip6 has no effect: the default bridge has no IPv6: ipv6 is off'],

@@ -25,7 +25,6 @@ function announced(option: OptionName): (scene: Scene) => Promise<void> {
 export const ANNOUNCED_FLAGS = [
   '--network-control-plane-mtu=1400',
   '--selinux-enabled',
-  '--supervisor-plugins-namespace=plugins.effects',
   '--swarm-default-advertise-addr=192.0.2.9',
   '--userland-proxy-path=/bin/true',
 ];
@@ -35,7 +34,6 @@ export const ANNOUNCED: Group['rows'] = {
   disablePigz: announced('disablePigz'),
   networkControlPlaneMtu: announced('networkControlPlaneMtu'),
   selinuxEnabled: announced('selinuxEnabled'),
-  supervisorPluginsNamespace: announced('supervisorPluginsNamespace'),
   swarmDefaultAdvertiseAddr: announced('swarmDefaultAdvertiseAddr'),
   userlandProxyPath: announced('userlandProxyPath'),
 };

@@ -8,6 +8,7 @@ import { connect } from 'node:tls';
 import { Authority } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { call } from '../support/http.js';
+import { tarOf } from '../support/image-builder.js';
 import { waitFor } from '../support/wait.js';
 import { ANNOUNCED, ANNOUNCED_ENVIRONMENT, ANNOUNCED_FLAGS } from './announced.js';
 import { ONE, type Group, type Scene } from './scene.js';
@@ -53,15 +54,39 @@ export const daemon: Group = {
     const temporary = join(dir, 'temporary');
     mkdirSync(temporary);
     const supervisor = ['--cri-supervisor', '--supervisor-namespace', 'effects'];
+    const plugins = ['--supervisor-plugins-namespace', 'plugins.effects'];
     const shown = ['--experimental', '--label', 'rack=seven', '--node-generic-resource', 'gpu=UUID7'];
     return {
-      args: ['--host', 'tcp://127.0.0.1:0', '--tlsverify', '--debug', ...supervisor, ...shown, ...ANNOUNCED_FLAGS],
+      args: [
+        '--host',
+        'tcp://127.0.0.1:0',
+        '--tlsverify',
+        '--debug',
+        ...supervisor,
+        ...plugins,
+        ...shown,
+        ...ANNOUNCED_FLAGS,
+      ],
       file: { 'max-concurrent-uploads': 1, 'max-download-attempts': 1 },
       env: { ...ANNOUNCED_ENVIRONMENT, ENGINE_CERT_PATH: certificates, ENGINE_TMPDIR: temporary },
     };
   },
   rows: {
     ...ANNOUNCED,
+    supervisorPluginsNamespace: async ({ engine }) => {
+      const config = {
+        interface: { types: ['docker.volumedriver/1.0'], socket: 'none.sock' },
+        entrypoint: ['/no/such/program'],
+      };
+      const body = tarOf([{ path: 'config.json', content: JSON.stringify(config) }]);
+      const headers = { 'Content-Type': 'application/x-tar' };
+      const made = await call(engine.socketPath, 'POST', '/plugins/create?name=effects', { body, headers });
+      assert.equal(made.status, 204, made.text);
+      const enabled = await call(engine.socketPath, 'POST', '/plugins/effects/enable');
+      assert.match(enabled.text, /no such file or directory/);
+      const tasks = readdirSync(join(engine.dir, 'exec/supervisor/state/io.containerd.runtime.v2.task'));
+      assert.ok(tasks.includes('plugins.effects'), tasks.join());
+    },
     dataRoot: async (scene) => {
       assert.ok((await scene.proc(ONE, 'mountinfo')).includes(`,upperdir=${scene.engine.dir}/data/`));
     },
@@ -75,7 +100,7 @@ export const daemon: Group = {
     },
     supervisorNamespace: async (scene) => {
       const namespaces = readdirSync(join(scene.engine.dir, 'exec/supervisor/state/io.containerd.runtime.v2.task'));
-      assert.deepEqual(namespaces, ['effects']);
+      assert.deepEqual(namespaces.toSorted(), ['effects', 'plugins.effects']);
       await Promise.resolve();
     },
     criSupervisor: async (scene) => {

@@ -8,24 +8,11 @@ import { TestFront } from '../support/test-front.js';
 const at = new TestFront(absentPartRoutes());
 
 const SWARM = /^This node is not a swarm manager\./;
-const PLUGINS = /^this engine does not manage plugins/;
-const NO_PLUGIN = /^plugin "some\/plugin:1" not found$/;
 
 const REPLIES: readonly [method: string, path: string, status: number, message: RegExp][] = [
   ['GET', '/services/x/logs?stdout=1', 503, SWARM],
   ['GET', '/tasks/x/logs?stdout=1', 503, SWARM],
   ['GET', '/services/x', 503, SWARM],
-  ['GET', '/plugins/privileges?remote=x', 501, PLUGINS],
-  ['POST', '/plugins/pull?remote=x', 501, PLUGINS],
-  ['POST', '/plugins/create?name=x', 501, PLUGINS],
-  ['GET', '/plugins/some/plugin:1/json', 404, NO_PLUGIN],
-  ['DELETE', '/plugins/some/plugin:1', 404, NO_PLUGIN],
-  ...['enable', 'disable', 'set', 'push', 'upgrade'].map((action): [string, string, number, RegExp] => [
-    'POST',
-    `/v1.41/plugins/some/plugin:1/${action}`,
-    404,
-    NO_PLUGIN,
-  ]),
 ];
 
 test('every route of an absent part says what is absent', async () => {
@@ -34,5 +21,4 @@ test('every route of an absent part says what is absent', async () => {
     assert.equal(reply.status, status, path);
     assert.match((JSON.parse(reply.text) as { message: string }).message, message, path);
   }
-  assert.equal((await call(at.path, 'GET', '/plugins')).text, '[]\n');
 });

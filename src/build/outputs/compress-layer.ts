@@ -59,18 +59,20 @@ function compressorOf(compression: Compression, level: number | undefined): Tran
   return maker(level === undefined ? undefined : { params: { [parameter]: level } });
 }
 
-function* counted(chunks: Iterable<Buffer>, hash: Hash): Generator<Buffer> {
+/** Hashes the chunks that pass. */
+export function* counted(chunks: Iterable<Buffer>, hash: Hash): Generator<Buffer> {
   for (const chunk of chunks) {
     hash.update(chunk);
     yield chunk;
   }
 }
 
-function digestOf(hash: Hash): Digest {
+export function digestOf(hash: Hash): Digest {
   return `sha256:${hash.digest('hex')}`;
 }
 
-class BlobCounter extends Transform {
+/** Counts and hashes the bytes that pass. */
+export class BlobCounter extends Transform {
   readonly #hash = createHash('sha256');
   sizeBytes = 0;
 

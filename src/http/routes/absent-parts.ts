@@ -1,10 +1,9 @@
 /**
- * These routes belong to parts that this daemon does not have: cluster mode and managed plugins. They say so,
- * because a missing page (404) would hide it.
+ * These routes belong to parts that this daemon does not have: cluster mode and checkpoints. They say so, because a
+ * missing page (404) would hide it.
  */
-import { notFound, notImplemented, unavailable } from '../../errors/engine-error.js';
+import { notImplemented, unavailable } from '../../errors/engine-error.js';
 import { notManager } from '../../errors/not-manager.js';
-import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 
 const LISTS = ['/services', '/nodes', '/tasks', '/secrets', '/configs', '/swarm', '/swarm/unlockkey'];
@@ -36,27 +35,5 @@ export function absentPartRoutes(): Route[] {
     route('POST', '/swarm/join', noCluster),
     ...(['GET', 'POST'] as const).map((method) => route(method, '/containers/{name}/checkpoints', noCheckpoints)),
     route('DELETE', '/containers/{name}/checkpoints/{checkpoint}', noCheckpoints),
-    ...pluginRoutes(),
-  ];
-}
-
-/** This daemon manages no plugins, so none is listed, found or installed. */
-function pluginRoutes(): Route[] {
-  const notManaged = (): never => {
-    throw notImplemented('this engine does not manage plugins: run them beside it, where it finds their sockets');
-  };
-  const absent = (x: Exchange): never => {
-    throw notFound(`plugin ${JSON.stringify(x.param('name'))} not found`);
-  };
-  return [
-    route('GET', '/plugins', (x) => x.sendJson(200, [])),
-    route('GET', '/plugins/privileges', notManaged),
-    route('POST', '/plugins/pull', notManaged),
-    route('POST', '/plugins/create', notManaged, { body: 'archive' }),
-    route('GET', '/plugins/{name...}/json', absent),
-    route('DELETE', '/plugins/{name...}', absent),
-    ...['enable', 'disable', 'set', 'push', 'upgrade'].map((action) =>
-      route('POST', `/plugins/{name...}/${action}`, absent),
-    ),
   ];
 }

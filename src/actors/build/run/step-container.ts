@@ -4,7 +4,7 @@ import type { BuildRequest, RunSettings } from '../../../ports/build.js';
 import type { ContainerConfig, HostConfig } from '../../../ports/container.js';
 import type { ImageRuntimeConfig } from '../../../ports/images.js';
 import type { RuntimeChoice } from '../../../ports/supervisor.js';
-import { DEFAULT_MASKED_PATHS, DEFAULT_READONLY_PATHS } from '../../container/create/draft.js';
+import { DEFAULT_MASKED_PATHS, DEFAULT_READONLY_PATHS } from '../../../runtime/default-paths.js';
 import { NOTHING_SAID } from '../run-container.js';
 import type { DnsSettings } from './network-files.js';
 import type { StepNetwork } from './entitlements.js';

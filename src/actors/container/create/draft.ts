@@ -23,6 +23,7 @@ import { checkLinkNames, checkNewEndpoint } from '../network/network-change.js';
 import { parseSignal } from '../../../text/signals.js';
 import { now } from '../streams/timestamps.js';
 import { ownMember } from '../../../text/own-member.js';
+import { DEFAULT_MASKED_PATHS, DEFAULT_READONLY_PATHS } from '../../../runtime/default-paths.js';
 
 /** The daemon's configuration gives these values to containers that name none. They are read anew for each create. */
 export interface ContainerDefaults {
@@ -178,23 +179,6 @@ function defaultLogOptions(
 function unconfinedSystemPaths(host: HostConfig): boolean {
   return host.SecurityOpt?.some((option) => option === 'systempaths=unconfined') === true;
 }
-
-/** Containers must not see these files of the kernel; the known engine masks the same ones. */
-export const DEFAULT_MASKED_PATHS = [
-  '/proc/asound',
-  '/proc/acpi',
-  '/proc/interrupts',
-  '/proc/kcore',
-  '/proc/keys',
-  '/proc/latency_stats',
-  '/proc/timer_list',
-  '/proc/timer_stats',
-  '/proc/sched_debug',
-  '/proc/scsi',
-  '/sys/firmware',
-  '/sys/devices/virtual/powercap',
-];
-export const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 
 /** Replaces the container's name in a mode by its ID, because names change. */
 function byId(mode: string, deps: DraftDeps): string {

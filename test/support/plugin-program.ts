@@ -1,0 +1,92 @@
+/**
+ * The program of the managed plugins in tests: a volume driver with a tmpfs for each volume. It runs inside a plugin,
+ * beside busybox and nothing else, so it imports only what Node brings.
+ */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+
+type Argument = Readonly<Record<string, string>>;
+type Handler = (argument: Argument, response: ServerResponse) => unknown;
+
+const VOLUMES = '/mnt/volumes';
+const STATE = '/state.json';
+const mode = process.argv[2] ?? 'serve';
+
+/** Uses by volume. They survive the process, as the mounts do not. */
+const volumes = new Map<string, string[]>(
+  existsSync(STATE) ? (JSON.parse(readFileSync(STATE, 'utf8')) as [string, string[]][]) : [],
+);
+const save = (): void => writeFileSync(STATE, JSON.stringify([...volumes]));
+const busybox = (...args: string[]): void => void execFileSync('/bin/busybox', args);
+const isMounted = (place: string): boolean => readFileSync('/proc/self/mounts', 'utf8').includes(` ${place} `);
+const known = (name: string): string[] => {
+  const uses = volumes.get(name);
+  if (uses === undefined) throw new Error(`no volume ${name}`);
+  return uses;
+};
+const shown = (name: string): object => ({
+  Name: name,
+  Mountpoint: `${VOLUMES}/${name}`,
+  Status: { pid: process.pid },
+});
+
+const handlers: Readonly<Record<string, Handler>> = {
+  'Plugin.Activate': () => ({ Implements: ['VolumeDriver'] }),
+  'VolumeDriver.Capabilities': () => ({ Capabilities: { Scope: 'local' } }),
+  'VolumeDriver.Create': ({ Name = '' }) => {
+    volumes.set(Name, []);
+    mkdirSync(`${VOLUMES}/${Name}`, { recursive: true });
+    save();
+  },
+  'VolumeDriver.Remove': ({ Name = '' }) => {
+    known(Name);
+    volumes.delete(Name);
+    rmSync(`${VOLUMES}/${Name}`, { recursive: true, force: true });
+    save();
+  },
+  'VolumeDriver.Get': ({ Name = '' }) => {
+    known(Name);
+    return { Volume: shown(Name) };
+  },
+  'VolumeDriver.List': () => ({ Volumes: [...volumes.keys()].map(shown) }),
+  'VolumeDriver.Mount': ({ Name = '', ID = '' }) => {
+    known(Name).push(ID);
+    save();
+    const place = `${VOLUMES}/${Name}`;
+    if (!isMounted(place)) busybox('mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', place);
+    writeFileSync(`${place}/colour`, process.env['COLOUR'] ?? '');
+    return { Mountpoint: place };
+  },
+  'VolumeDriver.Unmount': ({ Name = '', ID = '' }) => {
+    const left = known(Name).filter((use) => use !== ID);
+    volumes.set(Name, left);
+    save();
+    if (left.length === 0 && isMounted(`${VOLUMES}/${Name}`)) busybox('umount', `${VOLUMES}/${Name}`);
+  },
+};
+
+async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
+  const text = Buffer.concat(chunks).toString();
+  const handler = handlers[(request.url ?? '').slice(1)];
+  if (!handler) return void response.writeHead(404).end('404 page not found\n');
+  try {
+    const answer = handler((text === '' ? {} : JSON.parse(text)) as Argument, response);
+    if (answer !== response) response.end(JSON.stringify(answer ?? {}));
+  } catch (error) {
+    response.end(JSON.stringify({ Err: error instanceof Error ? error.message : String(error) }));
+  }
+}
+
+if (mode === 'fail') {
+  process.stderr.write('the fault of this plugin\n');
+  process.exit(7);
+}
+process.on('SIGTERM', () => process.exit(0));
+if (mode === 'mute') setInterval(() => undefined, 60_000);
+else {
+  rmSync('/run/docker/plugins/test.sock', { force: true });
+  createServer((request, response) => void serve(request, response)).listen('/run/docker/plugins/test.sock');
+}
