@@ -41,7 +41,7 @@ export interface DoorNeeds {
 
 export function composeBuildDoor(
   { log, live, settings, dataRoot, execRoot, temporary }: Base,
-  { network, archives, layers }: Drivers,
+  { network, archives, layers, pool }: Drivers,
   { builds, contexts, configs, cache, pushes, exportPool, sources, gcRules }: DoorNeeds,
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
@@ -52,7 +52,9 @@ export function composeBuildDoor(
   const solver = new EngineSolver({
     engine: builds,
     sessions,
-    contexts: new ContextCache(join(root, 'contexts'), cache),
+    contexts: new ContextCache(join(root, 'contexts'), cache, (batch) =>
+      pool.run('build-write-files', batch, { transferList: [batch.bytes.buffer as ArrayBuffer] }),
+    ),
     agents,
     configs,
     host: hostPlatform(),

@@ -9,6 +9,7 @@ export const tasks = {
   'build-find-stubs': async () => (await import('../build/files/mount-stubs.js')).findStubs,
   'build-left-out': async () => (await import('../build/files/has-left-out.js')).hasLeftOut,
   'build-remove-stubs': async () => (await import('../build/files/mount-stubs.js')).removeStubs,
+  'build-write-files': async () => (await import('../build/files/write-files.js')).writeFiles,
   changes: async () => (await import('../storage/tasks/changes.js')).changes,
   'attest-files': async () => (await import('../build/outputs/attest-files.js')).attestFiles,
   'compress-layer': async () => (await import('../build/outputs/compress-layer.js')).compressLayer,

@@ -89,7 +89,8 @@ export class ClientDirectory {
     };
     const call = session.client.open(DIFF_COPY, { metadata, signal });
     try {
-      await receiveTree(directory.path, call, { bytes });
+      const { writeFiles } = this.#parts.contexts;
+      await receiveTree({ root: directory.path, call, progress: { bytes }, writeFiles });
     } catch (error) {
       if (isEngineError(error, 'not-implemented')) throw invalid('no local sources enabled', { cause: error });
       throw error;

@@ -5,6 +5,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { WriteFiles } from '../../build/files/write-files.js';
 import type { SourceDirectories } from '../../ports/build-cache.js';
 
 export interface ReceivingDirectory {
@@ -20,7 +21,12 @@ export class ContextCache {
   #ready: Promise<void> | undefined;
 
   /** @param root is for directories that are not kept. */
-  constructor(root: string, kept: SourceDirectories) {
+  constructor(
+    root: string,
+    kept: SourceDirectories,
+    /** Fills directories, in another thread. */
+    readonly writeFiles: WriteFiles,
+  ) {
     this.#root = root;
     this.#kept = kept;
   }

@@ -1,6 +1,7 @@
 /** Writes a file that arrives in pieces. Its time is set when it is complete, which tells it from a broken one. */
 import { fchmodSync, fchownSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
+import type { FileBatch, SmallFile } from '../../build/files/write-files.js';
 import { setOpenFileTimes } from '../../sys/files/inode.js';
 import { permissionsOf, splitTime } from './file-stat.js';
 import type { Stat } from './proto/gen/session_pb.js';
@@ -39,9 +40,31 @@ export class FileWriter {
     await file.close();
   }
 
+  /** Nothing of it is on the disk yet. */
+  get isInMemory(): boolean {
+    return this.#file === undefined;
+  }
+
   /** Bytes that are in memory until `end`. */
   get heldBytes(): number {
     return this.#held;
+  }
+
+  /** Returns files that are in memory, for a thread that writes them in the place of `end`. */
+  static batch(files: readonly FileWriter[]): FileBatch {
+    const bytes = new Uint8Array(files.reduce((sum, { heldBytes }) => sum + heldBytes, 0));
+    let at = 0;
+    for (const piece of files.flatMap((file) => file.#pieces)) {
+      bytes.set(piece, at);
+      at += piece.length;
+    }
+    return { files: files.map((file) => file.#description()), bytes };
+  }
+
+  #description(): SmallFile {
+    const { uid, gid, mode, modTime } = this.#stat;
+    const [path, sizeBytes] = [this.#path, this.#held];
+    return { path, uid, gid, permissions: permissionsOf(mode), time: splitTime(modTime), sizeBytes };
   }
 
   /** Leaves the file as it is, without the time that would make it complete. */

@@ -1,9 +1,19 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { writeFiles } from '../../build/files/write-files.js';
 import { goModeOf } from './file-stat.js';
 import type { MessageCall } from './grpc-client.js';
 import { decode, encode } from './grpc-messages.js';
@@ -48,7 +58,12 @@ function newRoot(): string {
 }
 
 const receive = (root: string, packets: readonly Packet[], asked?: number[]): Promise<void> =>
-  receiveTree(root, client(packets, asked), { bytes: () => undefined });
+  receiveTree({
+    root,
+    call: client(packets, asked),
+    progress: { bytes: () => undefined },
+    writeFiles: async (batch) => writeFiles(batch),
+  });
 
 test('files, directories and links of both kinds come; what is the same does not come again', async () => {
   const root = newRoot();
@@ -70,6 +85,36 @@ test('files, directories and links of both kinds come; what is the same does not
   assert.deepEqual(asked, [2]);
   assert.deepEqual(readdirSync(root).toSorted(), ['d', 'd-e', 'm']);
   assert.deepEqual(readdirSync(join(root, 'd')), []);
+});
+
+test('many small files beside large ones come whole, with their attributes', async () => {
+  const root = newRoot();
+  const count = 300;
+  const name = (at: number): string => `f${String(at).padStart(3, '0')}`;
+  const text = (at: number): string => (at % 50 === 7 ? `${at}`.repeat(100_000) : `${at}`.repeat(at % 5));
+  const mode = goModeOf('file', 0o4711);
+  const stats = Array.from({ length: count }, (_, at) =>
+    stat(name(at), mode, { uid: 7, gid: 8, modTime: BigInt(at) * 1_000_000_007n, size: BigInt(text(at).length) }),
+  );
+  const pieces = Array.from({ length: count }, (_, at) => [
+    ...(text(at).match(/[^]{1,30000}/g) ?? []).map((piece) => data(at, piece)),
+    data(at, ''),
+  ]);
+  await receive(root, [...stats, LAST, ...pieces.flat()]);
+  for (let at = 0; at < count; at++) {
+    const path = join(root, name(at));
+    assert.equal(readFileSync(path, 'utf8'), text(at));
+    const { uid, gid, mode: bits, mtimeNs } = lstatSync(path, { bigint: true });
+    assert.deepEqual([uid, gid, bits & 0o7777n, mtimeNs], [7n, 8n, 0o4711n, BigInt(at) * 1_000_000_007n]);
+  }
+});
+
+test('a disk that takes no more ends the transfer', async () => {
+  const full = Object.assign(new Error('full'), { code: 'ENOSPC' });
+  const names = Array.from({ length: 200 }, (_, at) => `f${String(at).padStart(3, '0')}`);
+  const packets = [...names.map((name) => stat(name, FILE)), LAST, ...names.map((_, at) => data(at, ''))];
+  const order = { root: newRoot(), call: client(packets), progress: { bytes: () => undefined } };
+  await assert.rejects(receiveTree({ ...order, writeFiles: () => Promise.reject(full) }), full);
 });
 
 describe('a client cannot write outside, twice, or without end', () => {

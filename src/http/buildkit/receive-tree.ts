@@ -7,6 +7,7 @@ import { chmodSync, chownSync, lchownSync, lstatSync, type BigIntStats } from 'n
 import { link, mkdir, readdir, readlink, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
+import type { WriteFiles } from '../../build/files/write-files.js';
 import { setTimes } from '../../sys/files/inode.js';
 import { kindOf, PathOrder, permissionsOf, splitTime } from './file-stat.js';
 import { FileWriter } from './file-writer.js';
@@ -24,6 +25,18 @@ const MAX_REQUESTS = 64;
 /** So many files, which are small as a rule, are written at once, and so many bytes of them are in memory. */
 const MAX_ENDING = 32;
 const MAX_ENDING_BYTES = 4 * 1024 * 1024;
+/** So many small files, or bytes of them, are worth a message to another thread. */
+const BATCH_FILES = 128;
+const BATCH_BYTES = 1024 * 1024;
+
+/** A tree on its way. */
+export interface ReceiveOrder {
+  readonly root: string;
+  readonly call: MessageCall;
+  readonly progress: ReceiveProgress;
+  /** Writes small files in another thread. */
+  readonly writeFiles: WriteFiles;
+}
 
 export interface ReceiveProgress {
   /** Called with the number of bytes that have come so far. */
@@ -36,8 +49,9 @@ interface Wanted {
 }
 
 /** @throws EngineError for what the client does wrong, for its own error, and for a disk that is full. */
-export async function receiveTree(root: string, call: MessageCall, progress: ReceiveProgress): Promise<void> {
-  const receiver = new TreeReceiver(root, call, progress);
+export async function receiveTree(order: ReceiveOrder): Promise<void> {
+  const { call } = order;
+  const receiver = new TreeReceiver(order);
   try {
     await receiver.run();
   } catch (error) {
@@ -52,6 +66,7 @@ class TreeReceiver {
   readonly #root: string;
   readonly #call: MessageCall;
   readonly #progress: ReceiveProgress;
+  readonly #writeFiles: WriteFiles;
   readonly #order = new PathOrder();
   /** Names that an older state left in a directory and that have not come yet. */
   readonly #older = new Map<string, Set<string>>();
@@ -65,6 +80,9 @@ class TreeReceiver {
   /** Files whose last piece has come. They are written beside each other: the disk takes longer than the client. */
   readonly #ending = new Set<Promise<void>>();
   #endingBytes = 0;
+  /** Complete files that wait for others, to be written together. */
+  #batch: FileWriter[] = [];
+  #batchBytes = 0;
   #failure: { readonly error: unknown } | undefined;
   #count = 0;
   #descriptionBytes = 0;
@@ -72,10 +90,11 @@ class TreeReceiver {
   #isListed = false;
   #isFinished = false;
 
-  constructor(root: string, call: MessageCall, progress: ReceiveProgress) {
+  constructor({ root, call, progress, writeFiles }: ReceiveOrder) {
     this.#root = root;
     this.#call = call;
     this.#progress = progress;
+    this.#writeFiles = writeFiles;
   }
 
   async run(): Promise<void> {
@@ -177,6 +196,7 @@ class TreeReceiver {
       await this.#call.send(encode(PacketSchema, { type: Packet_Type.REQ, id: wanted.id }));
     }
     if (!this.#isListed || this.#arriving.size > 0) return;
+    for (const file of this.#batch.splice(0)) this.#begin(() => file.end(), file.heldBytes, [file]);
     await Promise.all(this.#ending);
     if (this.#failure !== undefined) throw this.#failure.error;
     await this.#finish();
@@ -199,10 +219,27 @@ class TreeReceiver {
 
   /** Begins to write the rest of a file; resolves when another may begin. @throws what an earlier one failed with. */
   async #end(file: FileWriter): Promise<void> {
-    const bytes = file.heldBytes;
-    const ending = file.end().catch((error: unknown) => {
+    if (file.isInMemory) {
+      this.#batch.push(file);
+      this.#batchBytes += file.heldBytes;
+      if (this.#batch.length >= BATCH_FILES || this.#batchBytes >= BATCH_BYTES) this.#writeBatch();
+    } else this.#begin(() => file.end(), file.heldBytes, [file]);
+    while (this.#ending.size >= MAX_ENDING || this.#endingBytes > MAX_ENDING_BYTES) await Promise.race(this.#ending);
+    if (this.#failure !== undefined) throw this.#failure.error;
+  }
+
+  #writeBatch(): void {
+    const files = this.#batch;
+    const bytes = this.#batchBytes;
+    this.#batch = [];
+    this.#batchBytes = 0;
+    this.#begin(() => this.#writeFiles(FileWriter.batch(files)), bytes, files);
+  }
+
+  #begin(write: () => Promise<void>, bytes: number, files: readonly FileWriter[]): void {
+    const ending = write().catch(async (error: unknown) => {
       this.#failure ??= { error };
-      return file.abandon();
+      for (const file of files) await file.abandon();
     });
     const noted = ending.then(() => {
       this.#ending.delete(noted);
@@ -210,8 +247,6 @@ class TreeReceiver {
     });
     this.#ending.add(noted);
     this.#endingBytes += bytes;
-    while (this.#ending.size >= MAX_ENDING || this.#endingBytes > MAX_ENDING_BYTES) await Promise.race(this.#ending);
-    if (this.#failure !== undefined) throw this.#failure.error;
   }
 
   /** Makes hard links, whose targets are complete now, and sets what the making of files in directories changed. */
