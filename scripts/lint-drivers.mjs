@@ -10,7 +10,15 @@ const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
 const DRIVERS = 'storage/drivers/';
 
 /** These names are a driver's own: directories of its store, members of its part of inspect. Add those of a new one. */
-const OWN = /\boverlay2\/|\bbtrfs\/(?:layers|index|writable|staging|trash)\b|\b(?:Merged|Upper|Lower|Work)Dir\b/;
+const OWN = new RegExp(
+  [
+    /\boverlay2\//,
+    /\b(?:btrfs|fuse-overlayfs)\/(?:layers|index|writable|staging|trash)\b/,
+    /\b(?:Merged|Upper|Lower|Work)Dir\b/,
+  ]
+    .map(({ source }) => source)
+    .join('|'),
+);
 
 /** The configuration of a plugin has a member of such a name, too. */
 const NAMED_ALIKE = 'http/api/plugin-view.ts';

@@ -35,6 +35,7 @@ function firewallText({ iptables, ip6tables, firewallBackend }: Config): string 
 function isMissing({ program, need }: Requirement, config: Config, facts: Pick<HostFacts, 'apparmor'>): boolean {
   if (need === 'supervisor' && config.supervisor !== '') return false;
   if (need === 'apparmor' && !facts.apparmor) return false;
+  if (need === 'fuse-overlayfs' && config.storageDriver !== need) return false;
   if (need === 'iptables' || need === 'nftables') {
     if (!config.iptables && !config.ip6tables) return false;
     if (need !== chosenBackend(config.firewallBackend)) return false;

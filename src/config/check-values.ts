@@ -120,16 +120,10 @@ const FEATURES: ReadonlySet<string> = new Set([
   'windows-dns-proxy',
 ]);
 
-/** Drivers that other daemons have: they are known, and refused with the reason. */
-const FOREIGN_DRIVERS = ['fuse-overlayfs'];
-
 function checkStorage({ storageDriver, storageOpts }: Values, report: Report): void {
   if (storageDriver === 'windowsfilter')
     report('storageDriver', 'storage driver windowsfilter is only available on Windows');
-  else if (FOREIGN_DRIVERS.includes(storageDriver)) {
-    const names = STORAGE_DRIVERS.map(({ name }) => name).join(', ');
-    report('storageDriver', `storage-driver ${storageDriver}: this daemon has the storage drivers ${names} only`);
-  } else if (storageDriver !== '' && !STORAGE_DRIVERS.some(({ name }) => name === storageDriver))
+  else if (storageDriver !== '' && !STORAGE_DRIVERS.some(({ name }) => name === storageDriver))
     report('storageDriver', `driver not supported: ${storageDriver}`);
   const driver = storageDriver || DEFAULT_STORAGE_DRIVER;
   const options = STORAGE_DRIVERS.flatMap((row) => row.options);

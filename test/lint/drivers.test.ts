@@ -16,6 +16,7 @@ test('imports from the folder of a driver, and paths of its store, are refused o
     ['storage/layers/layout.ts', "  x: async () => (await import('../drivers/overlay/probe.js')).probe,"],
     ['inventory/fsck.ts', "const path = 'overlay2/layers';"],
     ['inventory/fsck.ts', "const path = 'btrfs/writable';"],
+    ['inventory/fsck.ts', "const path = 'fuse-overlayfs/index';"],
     ['composition/containers.ts', "layers.graphData(id)['MergedDir']"],
   ] as const) {
     assert.equal(problems(path, text), 1, path);

@@ -18,13 +18,16 @@ import { randomNumbers } from './random-numbers.js';
 
 const NAMES = ['a', 'b', 'c', 'd'];
 
-/** Makes layers, the lowest first, while applying each to the directory `model`, which is created. */
-export function randomLayers(seed: number, model: string): LayerEntry[][] {
+/**
+ * Makes layers, the lowest first, while applying each to the directory `model`, which is created. Symbolic links may
+ * lead in a circle if `hasCircles`.
+ */
+export function randomLayers(seed: number, model: string, hasCircles = true): LayerEntry[][] {
   mkdirSync(model);
   chmodSync(model, 0o755);
   const random = randomNumbers(seed);
   return Array.from({ length: 6 }, () => {
-    const layer = new Layer(model, random);
+    const layer = new Layer(model, random, hasCircles);
     for (let i = 0; i < 25; i++) layer.addEntry();
     return layer.entries;
   });
@@ -40,6 +43,7 @@ class Layer {
   constructor(
     private readonly model: string,
     private readonly random: (limit: number) => number,
+    private readonly hasCircles: boolean,
   ) {}
 
   addEntry(): void {
@@ -63,7 +67,7 @@ class Layer {
         );
         return;
       case 4:
-        this.#add({ path, type: 'symlink', target: NAMES[this.random(4)] ?? 'a', gid: this.random(3) }, path, false);
+        this.#add({ path, type: 'symlink', target: this.#linkTarget(path), gid: this.random(3) }, path, false);
         return;
       case 5: {
         const target = this.#randomPath();
@@ -83,6 +87,11 @@ class Layer {
           false,
         );
     }
+  }
+
+  #linkTarget(path: string): string {
+    const target = NAMES[this.random(4)] ?? 'a';
+    return this.hasCircles || target > path.slice(path.lastIndexOf('/') + 1) ? target : 'nowhere';
   }
 
   #randomPath(): string {

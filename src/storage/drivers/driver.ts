@@ -29,6 +29,7 @@
  * Every driver passes `test/support/driver-contract`, which includes the end of the process at any moment.
  */
 import type { Owner } from '../../ports/id-maps.js';
+import type { Logger } from '../../ports/logger.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import type { Layout } from '../layers/layout.js';
 
@@ -76,6 +77,7 @@ export interface DriverContext {
   /** The directories of the store exist. */
   readonly layout: Layout;
   readonly workers: WorkerPool;
+  readonly log: Logger;
   /** Options of the daemon, `name=value`; those of other drivers are ignored. */
   readonly storageOpts: readonly string[];
   /** This owner gets directories that no image has. */

@@ -1,10 +1,12 @@
 /** The table of storage drivers: composition opens them, and the configuration is checked against their options. */
 import { btrfs } from './btrfs/btrfs-driver.js';
 import type { DriverRow } from './driver.js';
+import { fuseOverlayfs } from './fuse-overlayfs/fuse-driver.js';
 import { overlay2 } from './overlay/overlay-driver.js';
 import { zfs } from './zfs/zfs-driver.js';
 
-export const STORAGE_DRIVERS: readonly DriverRow[] = [overlay2, btrfs, zfs];
+/** In the order in which they are tried in a new data root. */
+export const STORAGE_DRIVERS: readonly DriverRow[] = [overlay2, btrfs, zfs, fuseOverlayfs];
 
 /** The driver that a daemon has when none is named. */
 export const DEFAULT_STORAGE_DRIVER = overlay2.name;

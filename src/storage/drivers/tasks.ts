@@ -7,5 +7,6 @@ export const DRIVER_TASKS = {
   'btrfs-renew-limit': async () => (await import('./btrfs/tasks.js')).renewLimit,
   'btrfs-seal-layer': async () => (await import('./btrfs/tasks.js')).sealLayer,
   'compare-trees': async () => (await import('../trees/compare-trees.js')).compareTrees,
+  'fuse-overlayfs-tidy': async () => (await import('./fuse-overlayfs/tasks.js')).tidyUpper,
   'zfs-fill': async () => (await import('./zfs/tasks.js')).fillTree,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;

@@ -66,7 +66,7 @@ export async function openLayerStore(options: LayerStoreOptions): Promise<Driver
     await makeDirectories(directory, { mode: 0o710 });
   await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));
   spreadLayers(layout.staging);
-  const driver = await row.open({ layout, workers, storageOpts, owner });
+  const driver = await row.open({ layout, workers, log, storageOpts, owner });
   return new DriverLayerStore({ name: row.name, driver, layout, workers, log, idMaps });
 }
 

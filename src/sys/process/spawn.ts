@@ -15,6 +15,7 @@ const WNOHANG = 1;
 const ACTIONS_BYTES = 512;
 const ATTRIBUTES_BYTES = 512;
 const POSIX_SPAWN_SETSIGMASK = 8;
+const POSIX_SPAWN_SETSID = 0x80;
 const SIGSET_BYTES = 128;
 const READ_BYTES = 1 << 16;
 
@@ -54,10 +55,16 @@ const waitpid = libc.checked<[pid: number, status: Buffer, options: number]>(
 );
 
 /** The child's signals are those of a new process: the pool's threads have all of them blocked. */
-const attributes = Buffer.alloc(ATTRIBUTES_BYTES);
-attributesInit(attributes);
-attributesFlags(attributes, POSIX_SPAWN_SETSIGMASK);
-attributesSigmask(attributes, Buffer.alloc(SIGSET_BYTES));
+function attributesWith(flags: number): Buffer {
+  const attributes = Buffer.alloc(ATTRIBUTES_BYTES);
+  attributesInit(attributes);
+  attributesFlags(attributes, POSIX_SPAWN_SETSIGMASK | flags);
+  attributesSigmask(attributes, Buffer.alloc(SIGSET_BYTES));
+  return attributes;
+}
+
+const ofGroup = attributesWith(0);
+const ofOwnSession = attributesWith(POSIX_SPAWN_SETSID);
 
 export interface ProgramResult {
   readonly stdout: string;
@@ -81,26 +88,38 @@ export async function runProgram(file: string, args: readonly string[], input = 
   try {
     const [stdin, stdout, stderr] = [open('stdin'), open('stdout'), open('stderr')];
     if (input !== '') writeAll(stdin, Buffer.from(input));
-    const exitCode = await spawnAndWait(file, args, [stdin, stdout, stderr]);
+    const exitCode = await ended(await spawnProgram(file, args, { stdio: [stdin, stdout, stderr] }));
     return { stdout: readAll(stdout), stderr: readAll(stderr), exitCode };
   } finally {
     for (const fd of fds) closeSync(fd);
   }
 }
 
-async function spawnAndWait(file: string, args: readonly string[], stdio: readonly number[]): Promise<number> {
+export interface SpawnOptions {
+  /** Descriptors that the program has as 0, 1, 2. */
+  readonly stdio: readonly number[];
+  /** Signals for the group of this process, as those of a terminal, do not reach it then. */
+  readonly hasOwnSession?: boolean;
+}
+
+/**
+ * Starts a program and returns its process ID. The caller waits for its end, else it stays a zombie.
+ * @throws EngineError as `runProgram`.
+ */
+export async function spawnProgram(file: string, args: readonly string[], options: SpawnOptions): Promise<number> {
+  const attributes = options.hasOwnSession === true ? ofOwnSession : ofGroup;
   const actions = Buffer.alloc(ACTIONS_BYTES);
   const pid = Buffer.alloc(4);
   actionsInit(actions);
   try {
-    stdio.forEach((fd, target) => actionsDup2(actions, fd, target));
+    options.stdio.forEach((fd, target) => actionsDup2(actions, fd, target));
     const environment = Object.entries(process.env).map(([name, value]) => `${name}=${value ?? ''}`);
     const errno = await spawnLater(pid, file, actions, attributes, [file, ...args, null], [...environment, null]);
     if (errno !== 0) throw explained(file, syscallError('posix_spawnp', errno));
   } finally {
     actionsDestroy(actions);
   }
-  return ended(pid.readInt32LE(0));
+  return pid.readInt32LE(0);
 }
 
 function explained(file: string, error: EngineError): EngineError {
@@ -112,16 +131,22 @@ function explained(file: string, error: EngineError): EngineError {
 
 async function ended(pid: number): Promise<number> {
   const pidfd = openPidfd(pid);
-  try {
-    await new Promise<void>((resolve) => {
-      const handle = koffi.node.poll(pidfd, { readable: true }, () => {
-        handle.close();
-        resolve();
-      });
-    });
-  } finally {
+  await new Promise<void>((resolve) => void onEnd(pidfd, resolve));
+  return takeStatus(pid);
+}
+
+/** Calls `report` when the process of a descriptor has ended, and closes the descriptor before. */
+export function onEnd(pidfd: number, report: () => void): ReturnType<typeof koffi.node.poll> {
+  const handle = koffi.node.poll(pidfd, { readable: true }, () => {
+    handle.close();
     closeSync(pidfd);
-  }
+    report();
+  });
+  return handle;
+}
+
+/** Returns the exit code of a child that has ended, which is no zombie any more then. */
+export function takeStatus(pid: number): number {
   const status = Buffer.alloc(4);
   waitpid(pid, status, WNOHANG);
   const word = status.readInt32LE(0);

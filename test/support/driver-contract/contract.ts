@@ -11,10 +11,9 @@ import { SEALING_TESTS } from './sealing.js';
 
 const ALL_TESTS: DriverTests = { ...FILE_TESTS, ...SEALING_TESTS, ...LIFE_TESTS, ...KILL_TESTS };
 
-/** @param place is where the stores are; default: a temporary directory. */
-export function testDriver(driver: DriverRow, place?: TestPlace, tests = ALL_TESTS): void {
+export function testDriver(driver: DriverRow, place: TestPlace = {}, tests = ALL_TESTS): void {
   describe(`storage driver ${driver.name}`, () => {
-    const harness = new DriverHarness(driver, place?.directory, place?.makeWritable);
+    const harness = new DriverHarness(driver, place.directory, place);
     after(() => harness.close());
     for (const [name, run] of Object.entries(tests)) it(name, () => run(harness));
   });

@@ -73,7 +73,7 @@ export const FILE_TESTS: DriverTests = {
     const store = await h.newStore('random');
     for (let seed = 1; seed <= 12; seed++) {
       const model = join(h.temp, `model-${seed}`);
-      const layers = randomLayers(seed, model);
+      const layers = randomLayers(seed, model, h.can('hide circles of links'));
       const top = await h.addLayers(store, layers);
       await h.mounted(store, `random-${seed}`, top, (root) =>
         assert.deepEqual(withoutInit(describeTree(root)), describeTree(model), `seed ${seed}`),

@@ -12,12 +12,18 @@ import { LayerExtractor } from '../../../src/storage/tar/layer-extractor.js';
 import { createWorkerPool } from '../../../src/workers/pool.js';
 import { type LayerEntry, sha256, tarOf } from '../image-builder.js';
 
-/** A directory of a file system that a driver needs. */
+/** Things that are special about the tests of a driver. */
 export interface TestPlace {
-  readonly directory: string;
+  /** A directory of a file system that the driver needs. */
+  readonly directory?: string;
   /** Lets a test damage a layer in this directory. */
-  readonly makeWritable: (directory: string) => void;
+  readonly makeWritable?: (directory: string) => void;
+  /** Things that its file system cannot do. */
+  readonly cannot?: readonly Inability[];
 }
+
+/** A directory above a symbolic link that leads in a circle; a file whose name looks like that of a whiteout. */
+export type Inability = 'hide circles of links' | 'make names of whiteouts';
 
 export class DriverHarness {
   readonly workers = createWorkerPool({ maxThreads: 2 });
@@ -33,8 +39,16 @@ export class DriverHarness {
   constructor(
     readonly driver: DriverRow,
     readonly temp = mkdtempSync(join(tmpdir(), 'storage-')),
-    readonly makeWritable: TestPlace['makeWritable'] = () => undefined,
+    private readonly place: TestPlace = {},
   ) {}
+
+  makeWritable(directory: string): void {
+    this.place.makeWritable?.(directory);
+  }
+
+  can(what: Inability): boolean {
+    return this.place.cannot?.includes(what) !== true;
+  }
 
   /** Opens the store of a name, as a start of the daemon does. The caller loads and closes it. */
   open(name: string): Promise<DriverLayerStore> {

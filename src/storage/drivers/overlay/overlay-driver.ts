@@ -1,21 +1,19 @@
 /**
  * The driver `overlay2`: the kernel's overlay file system merges the differences of layers, which stay as they are.
  *
- *   layers/<name>/diff              the difference of a layer
- *   writable/<id>/{diff,work,merged}  what a container changed, the work directory of overlayfs, its mount point
  *   empty                           nothing, ever: the second directory of mounts that need two
+ *
+ * The rest is in ../stacked.ts.
  */
-import { closeSync, openSync } from 'node:fs';
-import { chmod, chown, lstat, mkdir, rm } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { internal, invalid } from '../../../errors/engine-error.js';
-import type { Owner } from '../../../ports/id-maps.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
-import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem, mountPointsBelow } from '../../../sys/mount/mount.js';
-import type { WorkerPool } from '../../../workers/pool.js';
-import { DIFFERENCE, type Layout } from '../../layers/layout.js';
+import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem } from '../../../sys/mount/mount.js';
+import type { Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
+import { StackedDriver, type StackedParts } from '../stacked.js';
 import { type MountOptions, probeOverlay, untriedOptions } from './probe.js';
 import { defaultSize, SIZE_OPTION, SizeLimits } from './size-limits.js';
 
@@ -59,23 +57,21 @@ async function probed(layout: Layout): Promise<MountOptions> {
   }
 }
 
-interface Parts {
-  readonly layout: Layout;
-  readonly workers: WorkerPool;
+interface Parts extends StackedParts {
   readonly sizes: SizeLimits;
-  readonly owner: Owner;
   readonly mountOptions: MountOptions;
   readonly backing: string;
 }
 
-class OverlayDriver implements StorageDriver {
+class OverlayDriver extends StackedDriver {
   readonly status: DriverStatus;
-  readonly #parts: Parts;
-  readonly #layersFd: number;
+  readonly #sizes: SizeLimits;
+  readonly #mountOptions: MountOptions;
 
   constructor(parts: Parts) {
-    this.#parts = parts;
-    this.#layersFd = openSync(parts.layout.layers, 'r');
+    super(parts);
+    this.#sizes = parts.sizes;
+    this.#mountOptions = parts.mountOptions;
     this.status = [
       ['Backing Filesystem', parts.backing === 'ext4' ? 'extfs' : parts.backing],
       // Without d_type the start is refused (probe.ts).
@@ -86,48 +82,26 @@ class OverlayDriver implements StorageDriver {
     ];
   }
 
-  async recover(): Promise<string[]> {
-    const { writable } = this.#parts.layout;
-    return (await mountPointsBelow(writable))
-      .filter((point) => dirname(dirname(point)) === writable && basename(point) === 'merged')
-      .map((point) => basename(dirname(point)));
+  recover(): Promise<string[]> {
+    return this.mountedIds();
   }
 
-  /** The difference is kept as it is. */
-  async apply(): Promise<void> {}
-
-  directories(names: readonly string[]): string[] {
-    return names.map((name) => join(this.#parts.layout.layer(name), DIFFERENCE));
-  }
-
-  async createWritable(
-    directory: string,
-    [top]: readonly string[],
-    options: Readonly<Record<string, string>>,
-  ): Promise<void> {
-    const { sizes, owner } = this.#parts;
-    const limitBytes = sizes.bytesFor(options);
-    if (limitBytes !== undefined) sizes.apply(directory, limitBytes);
-    const { diff, work, merged } = pathsIn(directory);
-    await Promise.all([makeUpper(diff, top, owner), mkdir(work, { mode: 0o700 }), mkdir(merged, { mode: 0o700 })]);
-  }
-
-  root(id: string): string {
-    return this.#paths(id).merged;
+  protected prepare(directory: string, options: Readonly<Record<string, string>>): void {
+    const limitBytes = this.#sizes.bytesFor(options);
+    if (limitBytes !== undefined) this.#sizes.apply(directory, limitBytes);
   }
 
   async mount(id: string, below: readonly string[], isBrief: boolean): Promise<void> {
-    const { layout, mountOptions } = this.#parts;
-    const { diff, work, merged } = this.#paths(id);
+    const { diff, work, merged } = this.paths(id);
     // overlayfs wants something below: without anything else the layer's own empty mount point does.
     const lower = below.length === 0 ? [merged] : below;
-    const { always, brief } = mountOptions;
+    const { always, brief } = this.#mountOptions;
     const last = isBrief ? always + brief : always;
     const options = `lowerdir=${lower.join(':')},upperdir=${diff},workdir=${work}`;
-    const isPlain = Buffer.byteLength(options + last) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(layout.root);
+    const isPlain = Buffer.byteLength(options + last) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(this.layout.root);
     if (isPlain) return this.#overlay(options + last, merged);
-    const short = `lowerdir=${this.#short(lower)},upperdir=${this.#short([diff])},workdir=${this.#short([work])}`;
-    return this.#overlay(short + last, merged);
+    const short = (directories: readonly string[]): string => this.short(directories, 'self');
+    return this.#overlay(`lowerdir=${short(lower)},upperdir=${short([diff])},workdir=${short([work])}${last}`, merged);
   }
 
   async unmount(id: string): Promise<void> {
@@ -135,52 +109,15 @@ class OverlayDriver implements StorageDriver {
   }
 
   async mountImage(below: readonly string[], at: string): Promise<void> {
-    const { layout, mountOptions } = this.#parts;
     // overlayfs wants two read-only directories. An empty one adds nothing. It has to exist as long as the mount: if it
     // were removed, the root of the mount could not be listed any more.
-    await this.#overlay(`lowerdir=${this.#short([...below, join(layout.root, EMPTY)])}${mountOptions.always}`, at);
+    const lower = this.short([...below, join(this.layout.root, EMPTY)], 'self');
+    await this.#overlay(`lowerdir=${lower}${this.#mountOptions.always}`, at);
   }
 
-  async difference(id: string): Promise<string> {
-    return this.#paths(id).diff;
-  }
-
-  movableDifference(directory: string): string | undefined {
+  override movableDifference(directory: string): string | undefined {
     // The files of one with a size would go on counting.
-    return this.#parts.sizes.isLimited(directory) ? undefined : DIFFERENCE;
-  }
-
-  data(directory: string, below: readonly string[]): Readonly<Record<string, string>> {
-    const { diff, work, merged } = pathsIn(directory);
-    return {
-      ...(below.length === 0 ? {} : { LowerDir: below.join(':') }),
-      MergedDir: merged,
-      UpperDir: diff,
-      WorkDir: work,
-    };
-  }
-
-  remove(paths: readonly string[]): Promise<void> {
-    return this.#parts.workers.run('remove-trees', { paths });
-  }
-
-  close(): void {
-    closeSync(this.#layersFd);
-  }
-
-  #paths(id: string): Paths {
-    return pathsIn(this.#parts.layout.container(id));
-  }
-
-  /** Directories named through a descriptor of that of the layers, which is short wherever they may be. */
-  #short(directories: readonly string[]): string {
-    const { layers, root } = this.#parts.layout;
-    const base = `/proc/self/fd/${this.#layersFd}`;
-    return directories
-      .map((path) =>
-        path.startsWith(`${layers}/`) ? base + path.slice(layers.length) : `${base}/..${path.slice(root.length)}`,
-      )
-      .join(':');
+    return this.#sizes.isLimited(directory) ? undefined : super.movableDifference(directory);
   }
 
   async #overlay(data: string, at: string): Promise<void> {
@@ -192,23 +129,4 @@ class OverlayDriver implements StorageDriver {
       throw internal('mounting the root file system', { cause: error });
     }
   }
-}
-
-interface Paths {
-  readonly diff: string;
-  readonly work: string;
-  readonly merged: string;
-}
-
-function pathsIn(directory: string): Paths {
-  return { diff: join(directory, DIFFERENCE), work: join(directory, 'work'), merged: join(directory, 'merged') };
-}
-
-/** The root directory of a container has the attributes of its image's. */
-async function makeUpper(path: string, top: string | undefined, owner: Owner): Promise<void> {
-  await mkdir(path, { mode: 0o755 });
-  const root = top === undefined ? undefined : await lstat(top);
-  const { uid, gid } = root ?? owner;
-  if (uid !== 0 || gid !== 0) await chown(path, uid, gid);
-  await chmod(path, root ? root.mode & 0o7777 : 0o755);
 }
