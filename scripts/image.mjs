@@ -9,6 +9,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeDebianRoot } from './debian-root.mjs';
 import { installPackages, ROOT } from './ensure-packages.mjs';
 import { ensureCli } from './peers.mjs';
@@ -35,15 +36,20 @@ async function importBase(docker, directory) {
   rmSync(root, { recursive: true, force: true });
 }
 
-/** Runs the client for `engine` with the terminal of this process. */
-function client(engine, { dockerCli, buildxPlugins }, { Buildx }) {
+/** Runs the client for `engine` with the terminal of this process, until `ended` aborts. */
+function client(engine, { dockerCli, buildxPlugins }, { Buildx }, ended) {
   const { directory } = new Buildx(join(engine.dir, 'client'), engine.host);
   if (buildxPlugins() === undefined) throw new Error('buildx is missing');
   const env = { ...process.env, DOCKER_HOST: engine.host, DOCKER_CONFIG: join(directory, 'cli') };
   return async (args) => {
+    // The handler of a signal that came while a program was waited for runs now.
+    await nextTurn();
+    ended.throwIfAborted();
     console.error(`docker ${args.join(' ')}`);
     const child = spawn(dockerCli(), args, { cwd: ROOT, env, stdio: ['ignore', 'inherit', 'inherit'] });
-    const [code, signal] = await once(child, 'exit');
+    const end = () => child.kill('SIGINT');
+    ended.addEventListener('abort', end);
+    const [code, signal] = await once(child, 'exit').finally(() => ended.removeEventListener('abort', end));
     if (code !== 0) throw new Error(`docker ${args[0]} failed with ${signal ?? `status ${code}`}`);
   };
 }
@@ -100,12 +106,16 @@ async function image() {
     ['cleanup', 'engine', 'engined', 'dockerd', 'buildx', 'image-builder'].map(built),
   );
   const cleanup = new Cleanup();
+  // Everything is put away also when this is interrupted.
+  const ended = new AbortController();
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'])
+    process.on(name, () => ended.abort(new Error(`ended by ${name}`)));
   const directory = mkdtempSync('/var/tmp/engined-image-');
   cleanup.add(async () => rmSync(directory, { recursive: true, force: true }));
   try {
     const engine = await Engine.start(engined());
     cleanup.add(() => engine.close());
-    const docker = client(engine, programs, clients);
+    const docker = client(engine, programs, clients, ended.signal);
     await importBase(docker, directory);
     await docker(['build', '--progress=plain', '-f', 'packaging/Dockerfile', '-t', IMAGE, '.']);
     await docker(['images', IMAGE]);

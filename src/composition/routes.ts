@@ -1,4 +1,5 @@
 /** Composes everything that the API serves, and the views and services behind it. */
+import { statfs } from 'node:fs/promises';
 import { ContainerArchives } from '../actors/container/mounts/archives.js';
 import { CommitSource } from '../actors/container/mounts/commit-source.js';
 import { type ContainerRecord, containersPerImage, imagesOf, isRunning } from '../actors/container/container.record.js';
@@ -67,7 +68,7 @@ export function composeRoutes(
       .list()
       .filter((record) => imagesOf(record).includes(id))
       .map((record) => ({ id: record.id, running: isRunning(record) }));
-  const garbage = composeGarbage(base, drivers, users);
+  const garbage = composeGarbage(base, drivers, lives.builder, users);
   const view = viewContext(drivers, lives);
   const routes = [
     ...pingRoutes({ swarmState: () => 'inactive' }),
@@ -149,6 +150,7 @@ function systemService(
 function composeGarbage(
   { live, dataRoot, log }: Base,
   { images, usage, emit }: Drivers,
+  { cache }: Builder,
   users: ImageUsers,
 ): ImageGarbage {
   const { imageGcHighPercent, imageGcLowPercent, imageGcMinAgeSeconds } = live.fixed;
@@ -163,6 +165,18 @@ function composeGarbage(
     users,
     emit: (...event) => emit('image', ...event),
     layerBytes: (chainIds) => usage.layerBytes(chainIds),
+    pruneCache: async ({ bytes, minAgeSeconds }) => {
+      const { bavail, bsize } = await statfs(dataRoot);
+      const { reclaimed } = await cache.prune({
+        all: false,
+        keepDurationMs: minAgeSeconds * 1000,
+        reservedSpace: 0,
+        maxUsedSpace: 0,
+        minFreeSpace: bavail * bsize + bytes,
+        selects: () => true,
+      });
+      return reclaimed;
+    },
     log,
   });
 }

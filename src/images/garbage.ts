@@ -1,4 +1,7 @@
-/** Removal of unused images when the disk fills up: from a high to a low watermark, the least recently used first. */
+/**
+ * Removal of what nobody uses when the disk fills up, from a high to a low watermark: the build cache, which can be
+ * made again, and then images, the least recently used first.
+ */
 import { statfs } from 'node:fs/promises';
 import { isEngineError, messageOf } from '../errors/engine-error.js';
 import type { Image } from '../ports/images.js';
@@ -13,7 +16,7 @@ export interface GarbageRules {
    */
   readonly highPercent: number;
   readonly lowPercent: number;
-  /** An image that was used within this time is kept, because it may be about to get its container. */
+  /** Things that were used within this time are kept: an image may be about to get its container. */
   readonly minAgeSeconds: number;
 }
 
@@ -22,6 +25,8 @@ export interface GarbageDeps extends RemovalDeps {
   readonly rules: GarbageRules;
   /** Returns the bytes on the disk of each layer. */
   readonly layerBytes: (chainIds: readonly Digest[]) => Promise<ReadonlyMap<string, number>>;
+  /** Removes so many bytes of the build cache, if there are as many, and returns how many came free. */
+  readonly pruneCache: (order: { readonly bytes: number; readonly minAgeSeconds: number }) => Promise<number>;
   readonly log: Logger;
 }
 
@@ -73,7 +78,11 @@ export class ImageGarbage {
     // This counts as df(1) does: blocks that are reserved for root belong to nobody.
     const size = used + bavail * bsize;
     if (used * 100 < size * rules.highPercent) return;
-    let excess = used - (size * rules.lowPercent) / 100;
+    let excess = Math.ceil(used - (size * rules.lowPercent) / 100);
+    const usedPercent = Math.round((used * 100) / size);
+    const cached = await this.deps.pruneCache({ bytes: excess, minAgeSeconds: rules.minAgeSeconds });
+    if (cached > 0) log.info({ bytes: cached, usedPercent }, 'removed unused build cache to make room');
+    excess -= cached;
     const youngest = Date.now() - rules.minAgeSeconds * 1000;
     const removed: string[] = [];
     for (const image of store.list().toSorted((a, b) => store.lastUsedMs(a.id) - store.lastUsedMs(b.id))) {
@@ -84,13 +93,8 @@ export class ImageGarbage {
       removed.push(image.repoTags[0] ?? image.id);
       excess -= freed;
     }
-    if (removed.length > 0)
-      log.info({ removed, usedPercent: Math.round((used * 100) / size) }, 'removed unused images to make room');
-    else
-      log.warn(
-        { usedPercent: Math.round((used * 100) / size) },
-        'the disk is above the high watermark, but no image can be removed',
-      );
+    if (removed.length > 0) log.info({ removed, usedPercent }, 'removed unused images to make room');
+    else if (excess > 0) log.warn({ usedPercent }, 'the disk is above the high watermark, but no image can be removed');
   }
 
   /** Removes an image. Returns the bytes that came free; undefined when the image stays. */

@@ -1,9 +1,11 @@
 /** The build cache as clients see it: measured, pruned, collected, and whole after a kill. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
 import { buildxPlugins } from '../support/dockerd.js';
@@ -29,6 +31,8 @@ interface Usage {
 interface Report {
   readonly findings: readonly unknown[];
 }
+
+const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
 const cleanup = new Cleanup();
 const directory = mkdtempSync(join(tmpdir(), 'cache-'));
@@ -179,6 +183,54 @@ describe('the build cache', { skip }, () => {
     const again = (await buildx.ok(['build', 'c'])).stderr;
     assert.match(again, /COPY f \/f\n#\d+ CACHED/);
     assert.match(again, /RUN echo 123456 > \/y\n#\d+ CACHED/);
+    const report = await callJson<Report>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
+    assert.deepEqual(report.findings, []);
+  });
+
+  test('fsck finds and repairs damaged records, those without their files, and files of no record', async () => {
+    // No image has the layers.
+    buildx.write('d/Dockerfile', 'FROM scratch\nCOPY f /gone\n');
+    buildx.write('d/f', 'y'.repeat(3000));
+    const build = async (name: string): Promise<string> =>
+      (await buildx.ok(['buildx', 'build', '-o', 'type=cacheonly', name])).stderr;
+    await buildx.ok(['image', 'prune', '-f']);
+    for (const name of ['c', 'd']) await build(name);
+    const data = join(engine.dir, 'data');
+    const cache = join(data, 'builder/cache');
+    await engine.stop();
+    const files = readdirSync(join(cache, 'records')).map((name) => join(cache, 'records', name));
+    const records = files.map((path) => ({ path, text: readFileSync(path, 'utf8') }));
+    const of = (word: string): { readonly path: string; readonly text: string } =>
+      records.find(({ text }) => text.includes(word)) ?? assert.fail(word);
+    const [run, copy, gone, source] = [of('echo 123456'), of('COPY f /f'), of('COPY f /gone'), of('source.local')];
+    writeFileSync(run.path, run.text.slice(0, run.text.length / 2));
+    const layer = /"layer":\s*"sha256:([0-9a-f]{64})"/.exec(gone.text)?.[1] ?? assert.fail(gone.text);
+    rmSync(join(data, `overlay2/index/${layer}.json`));
+
+    rmSync(join(cache, 'directories', basename(source.path, '.json')), { recursive: true });
+    mkdirSync(join(cache, 'directories/nobodys/deep'), { recursive: true });
+    const stray = basename(copy.path).replace(/^./, (letter) => (letter === 'a' ? 'b' : 'a'));
+    writeFileSync(join(cache, 'records', stray), copy.text);
+    const fsck = (...more: string[]): { readonly status: number | null; readonly stdout: string } =>
+      spawnSync(MAIN, ['fsck', '--data-root', data, ...more], { encoding: 'utf8' });
+    const dry = fsck();
+    const at = (name: string): string => `kept: builder/cache/${name}: `;
+    assert.equal(dry.status, 4, dry.stdout);
+    for (const path of [run.path, gone.path, source.path, stray])
+      assert.ok(
+        dry.stdout.includes(`${at(`records/${basename(path)}`)}a record of the build cache that is`),
+        dry.stdout,
+      );
+    assert.ok(dry.stdout.includes(`${at('directories/nobodys')}a directory of no record`), dry.stdout);
+    // The layer of the damaged record is nobody's now.
+    assert.match(dry.stdout, /kept: overlay2\/layers\/[0-9a-z]+: a layer without a record, or one that nothing uses/);
+    assert.equal(fsck('--repair').status, 1);
+    assert.deepEqual([fsck('--repair').status, fsck().status], [0, 0]);
+    await engine.start();
+    const again = await build('c');
+    assert.match(again, /COPY f \/f\n#\d+ CACHED/);
+    assert.doesNotMatch(await build('d'), /CACHED/);
+    assert.doesNotMatch(again, /RUN echo 123456 > \/y\n#\d+ CACHED/);
     const report = await callJson<Report>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
     assert.deepEqual(report.findings, []);
   });

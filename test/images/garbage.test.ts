@@ -1,6 +1,10 @@
-/** Unused images go when the disk fills up, the least recently used first; what is in use or under way never does. */
+/**
+ * Unused build cache and images go when the disk fills up, the least recently used first; what is in use or under way
+ * never does.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,9 +14,9 @@ import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
-import { buildImage, buildLayer, generatedLayer, pushImage } from '../support/image-builder.js';
+import { buildImage, buildLayer, generatedLayer, pushImage, tarOf } from '../support/image-builder.js';
 import { pull } from '../support/pulls.js';
 import { waitFor } from '../support/wait.js';
 
@@ -72,7 +76,35 @@ describe('by watermarks', () => {
     assert.equal(error, undefined);
   }
 
+  /** Builds an image with 12 MiB, and removes it, so that only the build cache has the files. */
+  async function leaveCache(seed: number): Promise<void> {
+    const entries = [
+      { path: 'Dockerfile', content: Buffer.from('FROM scratch\nCOPY file /\n') },
+      { path: 'file', content: randomBytes(12 << 20) },
+    ];
+    const headers = { 'Content-Type': 'application/x-tar' };
+    const path = `/build?version=2&t=cached:${seed}`;
+    const { text } = await call(engine.socketPath, 'POST', path, { headers, body: tarOf(entries) });
+    assert.match(text, /moby\.image\.id/);
+    await dockerOk(engine, ['rmi', `cached:${seed}`]);
+  }
+
+  test('the build cache goes first, and no image does while that is enough', async () => {
+    for (const seed of [1, 2, 3]) await leaveCache(seed);
+    const { BuildCache } = await callJson<{ BuildCache: unknown[] }>(engine.socketPath, 'GET', '/system/df');
+    assert.equal(BuildCache.length, 3);
+    await bring('old', 9);
+    await new Promise((resolve) => setTimeout(resolve, 2500));
+    await bring('new', 10);
+    await waitFor('the log to tell', () => engine.log.includes('removed unused build cache to make room'), 20_000);
+    assert.deepEqual(await names(engine), ['new:1', 'old:1']);
+    assert.doesNotMatch(engine.log, /removed unused images/);
+    await dockerOk(engine, ['rmi', 'new:1', 'old:1']);
+    await callJson(engine.socketPath, 'POST', '/build/prune?all=1');
+  });
+
   test('the oldest go until enough is free; those of containers stay, and so does what is young', async () => {
+    const begin = String(Date.now() / 1000);
     await bring('used', 1);
     await dockerOk(engine, ['create', '--name', 'user', 'used:1', 'sh']);
     await bring('first', 2);
@@ -93,7 +125,7 @@ describe('by watermarks', () => {
     const seen = await dockerOk(engine, [
       'events',
       '--since',
-      '0',
+      begin,
       '--until',
       String(Math.ceil(Date.now() / 1000) + 1),
       '--filter',

@@ -37,7 +37,7 @@ export async function withImage(kind: EngineKind): Promise<EngineKind> {
 /** Makes the files unless they were made for this build before, and returns their directory. */
 export async function ensureSeed(): Promise<string> {
   // The name of the program has a hash of its content.
-  const program = readdirSync(join(ROOT, 'dist/bundle')).find((name) => /^engined-.*\.cjs$/.test(name));
+  const program = readdirSync(join(ROOT, 'dist/bundle')).find((file) => /^engined-\w+\.cjs$/.test(file));
   if (program === undefined) throw new Error('dist/bundle has no program: run npm run build');
   const name = basename(program, '.cjs');
   const seed = join(SEEDS, name);
