@@ -3,7 +3,8 @@
  * drivers says of crashes, what is refused, and what is left alone. test/vm/zfs.test.ts has the real ones.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
@@ -136,6 +137,30 @@ describe('the driver zfs', () => {
     );
   });
 
+  test('refuses a copy of a data root, and takes one that was moved or restored', async () => {
+    const first = await open('original');
+    await first.load();
+    const top = await harness.addLayers(first, [[{ path: 'a', content: 'a' }]]);
+    await first.close();
+    const at = (name: string): string => join(harness.temp, name);
+    execFileSync('cp', ['-a', at('original'), at('copy')]);
+    await assert.rejects(
+      open('copy'),
+      /belongs to the data root of \d+ .*\/original, of which this one is a copy: if that/,
+    );
+    renameSync(at('original'), at('renamed'));
+    const renamed = await open('renamed');
+    await renamed.load();
+    assert.ok(renamed.find(top));
+    await renamed.close();
+    rmSync(at('renamed'), { recursive: true });
+    renameSync(at('copy'), at('renamed'));
+    const restored = await open('renamed');
+    assert.deepEqual((await restored.load()).removed, []);
+    assert.ok(restored.find(top));
+    await restored.close();
+  });
+
   test('destroys what nothing names, and nothing that it did not make', async () => {
     const store = await open('orphans');
     await store.load();
@@ -144,12 +169,17 @@ describe('the driver zfs', () => {
     const mark = ['-o', `${OWN_PROPERTY}=${store_}`];
     await host.zfs('create', ...mark, `${parent}/lost`);
     await host.zfs('snapshot', `${parent}/lost@layer`);
-    await host.zfs('clone', ...mark, `${parent}/lost@layer`, `${parent}/above`);
+    await host.zfs('clone', ...mark, `${parent}/lost@layer`, `${parent}/upper`);
+    await host.zfs('snapshot', `${parent}/upper@layer`);
+    await host.zfs('clone', ...mark, `${parent}/upper@layer`, `${parent}/top`);
     await host.zfs('create', `${parent}/foreign`);
     await host.zfs('create', '-o', `${OWN_PROPERTY}=engined-other`, `${parent}/of-another`);
     const again = await open('orphans');
     const { removed } = await again.load();
-    assert.deepEqual(removed.toSorted(), [`dataset ${parent}/above`, `dataset ${parent}/lost`]);
+    assert.deepEqual(
+      removed.toSorted(),
+      ['lost', 'top', 'upper'].map((name) => `dataset ${parent}/${name}`),
+    );
     const rest = host.names().filter((name) => name.startsWith(`${parent}/`));
     assert.deepEqual(rest, [`${parent}/foreign`, `${parent}/of-another`]);
     assert.equal(
@@ -164,20 +194,24 @@ describe('the driver zfs', () => {
     await store.load();
     const parent = parentOf('held');
     const top = await harness.addLayers(store, [[{ path: 'a', content: 'a' }]]);
-    const { Dataset: layer = '' } = store.layerData(top);
+    const other = await harness.addLayers(store, [[{ path: 'b', content: 'b' }]]);
+    const { Dataset: layer = '' } = store.layerData(other);
     await store.createWritable('c', top);
     const { Dataset: container = '' } = store.graphData('c');
     await host.zfs('snapshot', `${container}@backup`);
     await host.zfs('clone', `${layer}@layer`, 'tank/of-somebody');
     await store.removeWritable('c');
+    await store.release(other);
     await store.release(top);
     await store.close();
     const said = warnings.splice(0).join();
     assert.equal(said, 'trash not emptied');
     assert.ok(host.names().includes(`${container}@backup`) && host.names().includes('tank/of-somebody'));
-    assert.equal(readdirSync(join(harness.temp, 'held/trash')).length, 2);
+    assert.equal(readdirSync(join(harness.temp, 'held/trash')).length, 3);
     await host.zfs('destroy', `${container}@backup`);
+    assert.ok(host.names().includes(`${layer}@layer`));
     await host.zfs('destroy', 'tank/of-somebody');
+    assert.ok(!host.names().includes(`${layer}@layer`), 'its end was deferred');
     const again = await open('held');
     await again.load();
     await again.close();

@@ -67,7 +67,10 @@ export class FakeZfs implements ZfsHost {
     else if (command === 'snapshot') this.#make(isFree(first), { properties: {}, origin: '-' });
     else if (command === 'clone') await this.#clone(need(first), isFree(second), properties);
     else if (command === 'destroy') this.#destroy(need(first), rest.includes('-d'), fail);
-    else if (command === 'get') return this.#get(first, second === '' ? '' : need(second), values);
+    else if (command === 'set') {
+      const { properties: before } = this.#facts(second);
+      this.set(need(second), { ...before, ...Object.fromEntries([first.split(/=(.*)/s, 2)]) });
+    } else if (command === 'get') return this.#get(first, second === '' ? '' : need(second), values);
     else fail(`unknown command ${command}`);
     return '';
   }

@@ -2,14 +2,14 @@
  * Finds or makes the dataset of the store, which has those of layers and containers below it:
  * `<zfs.fsname>/engined-<random>`. Its name is in a link in the directory of the store.
  */
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { rename, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { type EngineError, invalid, isEngineError, unavailable } from '../../../errors/engine-error.js';
 import { randomName } from '../../random-name.js';
 import type { Layout } from '../../layers/layout.js';
 import type { ZfsHost } from './host.js';
-import { DATASET_LINK, datasetIn, STORE_PROPERTY } from './places.js';
+import { DATASET_LINK, datasetIn, ROOT_PROPERTY, STORE_PROPERTY } from './places.js';
 import { checkPool } from './pool.js';
 import { propertiesOf } from './properties.js';
 
@@ -48,12 +48,13 @@ export async function openParent(host: ZfsHost, layout: Layout, above: string): 
   if (known === undefined) return { ...(await make(host, layout, above)), warnings };
   const store = basename(known);
   const name = `${above}/${store}`;
-  const properties = await propertiesOf(host, name, [STORE_PROPERTY, 'readonly']);
+  const properties = await propertiesOf(host, name, [STORE_PROPERTY, ROOT_PROPERTY, 'readonly']);
   if (properties?.get(STORE_PROPERTY) !== store) {
     if (!holdsDatasets(layout)) return { ...(await make(host, layout, above)), warnings };
     throw await missing(host, { name, store, was: known });
   }
   if (properties.get('readonly') === 'on') throw readOnly(name);
+  await claim(host, layout, name, properties.get(ROOT_PROPERTY) ?? '');
   if (name === known) return { name, store, repaired: [], warnings };
   await link(layout, name);
   return { name, store, warnings, repaired: [`name of the dataset of layers: it was ${known}, now it is ${name}`] };
@@ -86,7 +87,8 @@ async function make(
   const store = `engined-${randomName()}`;
   const name = `${above}/${store}`;
   await link(layout, name);
-  const properties = [...PROPERTIES, `${STORE_PROPERTY}=${store}`].flatMap((property) => ['-o', property]);
+  const own = [`${STORE_PROPERTY}=${store}`, `${ROOT_PROPERTY}=${rootOf(layout)}`];
+  const properties = [...PROPERTIES, ...own].flatMap((property) => ['-o', property]);
   try {
     await host.zfs('create', ...properties, name);
   } catch (error) {
@@ -98,6 +100,26 @@ async function make(
     );
   }
   return { name, store, repaired: [] };
+}
+
+const rootOf = ({ root }: Layout): string => `${statSync(root).ino} ${root}`;
+
+/**
+ * Writes down the directory of the store, which may have been renamed or restored.
+ * @throws EngineError unavailable when it is another one altogether.
+ */
+async function claim(host: ZfsHost, layout: Layout, name: string, before: string): Promise<void> {
+  const now = rootOf(layout);
+  if (now === before) return;
+  const [was, is] = [before, now].map((text) => text.split(/ (.*)/s, 2));
+  const isOther = before !== '-' && was?.[0] !== is?.[0] && was?.[1] !== is?.[1];
+  if (isOther)
+    throw unavailable(
+      `storage driver zfs: the dataset ${name} belongs to the data root of ${before}, of which this one is a copy: ` +
+        `if that is not used any more, zfs inherit ${ROOT_PROPERTY} ${name}`,
+      { code: 'ZFS_UNSUPPORTED' },
+    );
+  await host.zfs('set', `${ROOT_PROPERTY}=${now}`, name);
 }
 
 /** Replaces the link at once. */

@@ -18,6 +18,12 @@ export const SNAPSHOT = 'layer';
 /** The property of the dataset that has all others below it. Its value is the last part of its own first name. */
 export const STORE_PROPERTY = 'engined:store';
 
+/**
+ * Another property of that dataset: number and path of the directory of the store. A copy of a data root has neither,
+ * and must not use the datasets of the first one.
+ */
+export const ROOT_PROPERTY = 'engined:root';
+
 /** The property that each dataset of a layer or a container has itself. Its value is that of the store. */
 export const OWN_PROPERTY = 'engined:dataset';
 

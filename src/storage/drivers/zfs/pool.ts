@@ -1,6 +1,6 @@
 /** The state of the pool: what keeps the daemon from using it, what to warn of, and the rows for `info`. */
 import { readFileSync } from 'node:fs';
-import { isEngineError, unavailable } from '../../../errors/engine-error.js';
+import { isEngineError, messageOf, unavailable } from '../../../errors/engine-error.js';
 import type { DriverStatus } from '../driver.js';
 import type { ZfsHost } from './host.js';
 import { pairs, propertiesOf } from './properties.js';
@@ -36,8 +36,19 @@ export async function checkPool(host: ZfsHost, dataset: string): Promise<string[
   return warnings;
 }
 
-/** Returns the rows for `info`. The first seven are those of other engines. */
+/** Returns the rows for `info`. The first seven are those of other engines. A pool that is gone is told of there. */
 export async function statusOf(host: ZfsHost, parent: string): Promise<DriverStatus> {
+  try {
+    return await rowsOf(host, parent);
+  } catch (error) {
+    return [
+      ['Zpool', poolOf(parent)],
+      ['Zpool Health', `not available: ${messageOf(error)}`],
+    ];
+  }
+}
+
+async function rowsOf(host: ZfsHost, parent: string): Promise<DriverStatus> {
   const pool = poolOf(parent);
   const state = await poolProperties(host, pool);
   const names = ['used', 'available', 'quota', 'compression', 'compressratio'];
