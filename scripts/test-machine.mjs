@@ -1,18 +1,22 @@
 /**
- * The virtual machine of `npm run test:vm`: a disk with Debian 13, a kernel and its initial RAM disk. They are made
- * once and kept in a cache. The kernel is that of Debian 12, because that of Debian 13 has crashed under QEMU's
- * software emulation. Plain Node.
+ * The virtual machines of `npm run test:vm`: each is a disk with Debian 13, a kernel and its initial RAM disk. They are
+ * made once and kept in a cache. The kernel is that of Debian 12, because that of Debian 13 has crashed under QEMU's
+ * software emulation. One of them has ZFS, whose modules are compiled for that kernel. Plain Node.
  */
 import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeDebianRoot } from './debian-root.mjs';
 import { findProgram, installPackages, ROOT, run } from './ensure-packages.mjs';
 
-const MACHINE = join(ROOT, 'node_modules', '.cache', 'test-machine');
+/** The kinds of machines, with the directory of each. */
+const MACHINES = {
+  plain: join(ROOT, 'node_modules', '.cache', 'test-machine'),
+  zfs: join(ROOT, 'node_modules', '.cache', 'test-machine-zfs'),
+};
 const RELEASE = 'trixie';
 const KERNEL_RELEASE = 'bookworm';
 /** Sparse: what is never written takes no place. */
-const DISK_SIZE = '4G';
+const DISK_SIZE = '8G';
 const PACKAGES = [
   ...['systemd-sysv', 'dbus', 'udev', 'kmod', 'apparmor', 'procps', 'iproute2', 'curl'],
   ...['containerd', 'runc', 'iptables', 'nftables', 'xz-utils', 'busybox-static', 'tini', 'initramfs-tools'],
@@ -53,13 +57,26 @@ systemctl mask containerd.service
 systemctl enable vm-tests.service
 `;
 
-/** Makes the machine if it is not there. Returns the paths of its parts. Needs root. */
-export function ensureMachine() {
+/** This compiles the modules, which takes several minutes, and runs after the other. */
+const INSTALL_ZFS = `set -e
+mount -t proc proc /proc
+sed -i 's/ main$/ main contrib/' /etc/apt/sources.list
+apt-get -qq update
+kernel=$(ls /lib/modules)
+apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends linux-headers-$kernel gcc make zfs-dkms zfsutils-linux
+modinfo -k $kernel zfs > /dev/null
+systemctl mask systemd-udev-settle.service $(cd /usr/lib/systemd/system && echo zfs-*.service)
+apt-get clean
+`;
+
+/** Makes a machine of a kind if it is not there. Returns the paths of its parts. Needs root. */
+export function ensureMachine(kind) {
+  const machine = MACHINES[kind];
   const parts = { disk: 'disk.img', kernel: 'vmlinuz', ramDisk: 'initrd' };
-  const paths = Object.fromEntries(Object.entries(parts).map(([part, name]) => [part, join(MACHINE, name)]));
-  if (existsSync(MACHINE)) return paths;
+  const paths = Object.fromEntries(Object.entries(parts).map(([part, name]) => [part, join(machine, name)]));
+  if (existsSync(machine)) return paths;
   installPackages({ debootstrap: 'debootstrap', unshare: 'util-linux', 'mkfs.ext4': 'e2fsprogs' });
-  const fresh = `${MACHINE}.${process.pid}`;
+  const fresh = `${machine}.${process.pid}`;
   const root = join(fresh, 'root');
   mkdirSync(root, { recursive: true });
   try {
@@ -70,9 +87,10 @@ export function ensureMachine() {
     writeFileSync(join(root, 'etc/hostname'), 'vm\n');
     mkdirSync(join(root, 'etc/systemd/system'), { recursive: true });
     writeFileSync(join(root, 'etc/systemd/system/vm-tests.service'), TEST_UNIT);
-    run('unshare', ['--mount', '--propagation', 'private', 'chroot', root, 'sh', '-c', INSTALL], {
-      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
-    });
+    for (const script of kind === 'zfs' ? [INSTALL, INSTALL_ZFS] : [INSTALL])
+      run('unshare', ['--mount', '--propagation', 'private', 'chroot', root, 'sh', '-c', script], {
+        env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+      });
     rmSync(policy);
     // The tests are run by the program that has compiled them.
     copyFileSync(process.execPath, join(root, 'usr/bin/node'));
@@ -83,7 +101,7 @@ export function ensureMachine() {
     }
     makeDisk(root, join(fresh, parts.disk), DISK_SIZE);
     rmSync(root, { recursive: true });
-    renameSync(fresh, MACHINE);
+    renameSync(fresh, machine);
   } finally {
     rmSync(fresh, { recursive: true, force: true });
   }

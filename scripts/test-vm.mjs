@@ -10,7 +10,7 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { installPackages, ROOT } from './ensure-packages.mjs';
+import { installPackages, ROOT, run } from './ensure-packages.mjs';
 import { command, prepare } from './prepare.mjs';
 import { ensureMachine, makeDisk } from './test-machine.mjs';
 
@@ -18,6 +18,8 @@ import { ensureMachine, makeDisk } from './test-machine.mjs';
 const LIMIT_MS = 90 * 60_000;
 const MEMORY_MIB = 3072;
 const PROJECT_SIZE = '1G';
+/** The smallest that mkfs.xfs makes, and sparse. */
+const XFS_SIZE = '300M';
 const CONSOLE_LINES = 40;
 /** Node needs these to run the daemon and its tests. */
 const TAKEN_ALONG = ['dist', 'packaging', 'scripts', 'package.json', 'node_modules/.cache/docker-cli'];
@@ -33,6 +35,9 @@ function makeProjectDisk(directory, parts) {
   for (const path of [...TAKEN_ALONG, ...dependencies()])
     cpSync(join(ROOT, path), join(project, path), { recursive: true, verbatimSymlinks: true });
   mkdirSync(project, { recursive: true });
+  // The machine lacks the program that makes this file system.
+  run('truncate', ['-s', XFS_SIZE, join(project, 'xfs.img')]);
+  run('mkfs.xfs', ['-q', join(project, 'xfs.img')]);
   writeFileSync(join(project, 'parts'), parts.map((part) => `${part}\n`).join(''));
   const disk = join(directory, 'project.img');
   makeDisk(project, disk, PROJECT_SIZE);
@@ -70,11 +75,12 @@ await command('npm run test:vm', async () => {
   if (process.getuid() !== 0) throw new Error('the disk of the virtual machine is made by root only');
   prepare('test');
   installPackages({ 'qemu-system-x86_64': 'qemu-system-x86', setpriv: 'util-linux' });
-  const machine = ensureMachine();
+  const parts = process.argv.slice(2);
+  const machine = ensureMachine(parts.includes('zfs') ? 'zfs' : 'plain');
   const directory = mkdtempSync(join(tmpdir(), 'engined-vm-'));
   try {
     const console_ = join(directory, 'console.log');
-    const qemu = startMachine(machine, makeProjectDisk(directory, process.argv.slice(2)), console_);
+    const qemu = startMachine(machine, makeProjectDisk(directory, parts), console_);
     for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => qemu.kill('SIGKILL'));
     const limit = setTimeout(() => qemu.kill('SIGKILL'), LIMIT_MS);
     const [status] = await Promise.all([report(qemu.stdout), once(qemu, 'exit')]);
