@@ -50,7 +50,7 @@ export async function composeParts(
   const lives = await composeContainers(base, drivers, views);
   const transfers = composeTransfers(base, drivers);
   const builder = composeBuilder(base, drivers, lives, transfers);
-  const plugins = composePlugins(base, drivers, lives);
+  const plugins = composePlugins(base, drivers, lives, transfers);
   const { routes, garbage } = composeRoutes(
     base,
     drivers,

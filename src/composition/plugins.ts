@@ -13,6 +13,7 @@ import { PRODUCT_VERSION } from '../version.js';
 import type { Base } from './base.js';
 import type { Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
+import type { Transfers } from './transfers.js';
 
 export interface PluginParts {
   readonly plugins: Plugins;
@@ -21,7 +22,12 @@ export interface PluginParts {
   load(): Promise<LoadedPlugins>;
 }
 
-export function composePlugins(base: Base, drivers: Drivers, lives: Containers): PluginParts {
+export function composePlugins(
+  base: Base,
+  drivers: Drivers,
+  lives: Containers,
+  { pulls }: Pick<Transfers, 'pulls'>,
+): PluginParts {
   const { dataRoot, log, replies } = base;
   const { pool, archives, emit, managedPlugins } = drivers;
   const store = new PluginStore(join(dataRoot, 'plugins'), pool);
@@ -40,7 +46,15 @@ export function composePlugins(base: Base, drivers: Drivers, lives: Containers):
     if (event.type === 'exit' && event.execId === '') plugins.exited(event.id, event.exit);
   });
   managedPlugins.connect(plugins);
-  const maker = new PluginMaker({ plugins, store, archives, pool, version: PRODUCT_VERSION, emit: announce });
+  const maker = new PluginMaker({
+    plugins,
+    store,
+    archives,
+    pool,
+    sessions: pulls.sessions,
+    version: PRODUCT_VERSION,
+    emit: announce,
+  });
   const load = async (): Promise<LoadedPlugins> => {
     const loaded = await store.load();
     for (const record of loaded.records) plugins.add(record);

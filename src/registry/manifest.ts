@@ -69,13 +69,15 @@ const LAYER_TYPE = new RegExp(
 const MAX_LAYERS = 500;
 
 /**
- * Reads a manifest. `name` is used in messages. Throws `invalid` for schema 1, for documents that are not images and
- * for unknown layer types; `data-loss` for a malformed document.
+ * Reads a manifest. `name` is used in messages; `configTypes` are those of images unless something else is wanted.
+ * Throws `invalid` for schema 1, for documents that are not what is wanted and for unknown layer types; `data-loss` for
+ * a malformed document.
  */
 export function parseManifest(
   bytes: Buffer,
   contentType: string | undefined,
   name: string,
+  configTypes: ReadonlySet<string> = CONFIG_TYPES,
 ): ImageManifest | IndexManifest {
   const document = objectOf(parseJson(bytes), 'manifest');
   const declared = typeof document['mediaType'] === 'string' ? document['mediaType'] : undefined;
@@ -99,7 +101,7 @@ export function parseManifest(
     throw invalid(`unsupported manifest media type: ${mediaType}`, { code: 'UNSUPPORTED_MANIFEST' });
 
   const config = descriptorOf(document['config'], 'config');
-  if (!CONFIG_TYPES.has(config.mediaType)) {
+  if (!configTypes.has(config.mediaType)) {
     const kind = ownMember(CONFIG_CLASSES, config.mediaType) ?? 'unknown';
     throw invalid(`Encountered remote ${JSON.stringify(config.mediaType)}(${kind}) when fetching`, {
       code: 'NOT_AN_IMAGE',

@@ -1,27 +1,41 @@
 /** Managed plugins: made, enabled, used as drivers, and there again after the daemon was killed. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { cliCalls } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry, type EngineWithRegistry } from '../support/engine-with-image.js';
+import { call, callJson } from '../support/http.js';
+import { tarOf } from '../support/image-builder.js';
 import { makePluginDir, pluginConfig, PluginRuntime } from '../support/managed-plugin.js';
+import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
 let image: string;
+let registry: EngineWithRegistry['registry'];
 let runtime: PluginRuntime;
 
 before(async () => {
   const started: EngineWithRegistry = await startEngineWithRegistry(cleanup);
-  ({ engine, image } = started);
+  ({ engine, image, registry } = started);
   runtime = new PluginRuntime();
   cleanup.add(async () => runtime.remove());
 });
 after(() => cleanup.run());
 
 const { cli, ok } = cliCalls(() => engine);
+
+/** The process of the only plugin that runs, as the supervisor knows it; '' for none. */
+async function taskPid(): Promise<string> {
+  const socket = join(engine.dir, 'exec/supervisor/supervisor.sock');
+  const args = ['--address', socket, '--namespace', 'plugins.engine', 'tasks', 'ls'];
+  const [, row = ''] = execFileSync('ctr', args, { encoding: 'utf8' }).split('\n');
+  return Promise.resolve(/RUNNING/.test(row) ? (row.split(/\s+/)[1] ?? '') : '');
+}
 
 /** Creates a plugin that is ready to be enabled. */
 async function create(name: string, types: readonly string[], mode?: string): Promise<void> {
@@ -52,9 +66,130 @@ describe('a managed volume plugin', () => {
     assert.equal(await ok('run', '--rm', '-v', 'one:/data', image, 'cat', '/data/colour'), 'blue');
     assert.match((await cli(['plugin', 'disable', 'team/volumes'])).stderr, /plugin "team\/volumes:latest" is in use/);
     assert.match((await cli(['plugin', 'rm', 'team/volumes'])).stderr, /plugin "team\/volumes:latest" is in use/);
+  });
+
+  test('goes on when the daemon is killed, and its volumes with it', async () => {
+    const pid = async (): Promise<unknown> =>
+      (await callJson<{ Status: { pid: number } }>(engine.socketPath, 'GET', '/volumes/one')).Status.pid;
+    const before = [await pid(), await taskPid()];
+    await ok('run', '-d', '--name', 'user', '-v', 'one:/data', image, 'sh', '-c', 'echo 1 >/data/n; exec sleep 1000');
+    await engine.stop('SIGKILL');
+    await engine.start();
+    assert.deepEqual([await pid(), await taskPid()], before);
+    await waitFor('the file', async () => (await cli(['exec', 'user', 'cat', '/data/n'])).stdout === '1\n');
+    await ok('rm', '-f', 'user');
+    await waitFor('the unmount', () => !readFileSync('/proc/mounts', 'utf8').includes('/propagated-mount/one '));
+  });
+
+  test('is started again when its process dies', async () => {
+    const before = await taskPid();
+    process.kill(Number(before), 'SIGKILL');
+    await waitFor('another process', async () => ((await taskPid()) || before) !== before);
+    assert.equal(await ok('run', '--rm', '-v', 'one:/data', image, 'cat', '/data/colour'), 'blue');
+  });
+
+  test('is removed with what it had', async () => {
     await ok('volume', 'rm', 'one');
     await ok('plugin', 'disable', 'team/volumes');
+    const disabled = await cli(['volume', 'create', '-d', 'team/volumes', 'late']);
+    assert.match(disabled.stderr, /plugin team\/volumes found but disabled/);
     await ok('plugin', 'rm', 'team/volumes');
     assert.equal(await ok('plugin', 'ls', '-q'), '');
+    assert.deepEqual(readdirSync(join(engine.dir, 'data/plugins')), []);
+  });
+});
+
+describe('a plugin of a registry', () => {
+  test('is pushed, installed with the privileges that it needs, and upgraded', async () => {
+    const name = `${registry.host}/team/remote:1`;
+    await create(name, ['docker.volumedriver/1.0']);
+    assert.match(await ok('plugin', 'push', name), /digest: sha256:[0-9a-f]{64} size: \d+/);
+    await ok('plugin', 'rm', name);
+    const needed = await callJson<{ Name: string }[]>(
+      engine.socketPath,
+      'GET',
+      `/plugins/privileges?remote=${encodeURIComponent(name)}`,
+    );
+    assert.deepEqual(
+      needed.map(({ Name }) => Name),
+      ['network', 'mount', 'capabilities'],
+    );
+    const target = `/plugins/pull?remote=${encodeURIComponent(name)}&name=mine`;
+    const refused = await call(engine.socketPath, 'POST', target, { json: needed.slice(1) });
+    assert.match(refused.text, /incorrect privileges/);
+    assert.deepEqual(readdirSync(join(engine.dir, 'data/plugins')), []);
+    const settings = [`runtime.source=${runtime.dir}`, 'COLOUR=green'];
+    await ok('plugin', 'install', '--grant-all-permissions', '--alias', 'mine', name, ...settings);
+    assert.equal(await ok('plugin', 'inspect', '-f', '{{.Enabled}} {{.PluginReference}}', 'mine'), `true ${name}`);
+    assert.match((await cli(['plugin', 'upgrade', '--grant-all-permissions', 'mine'])).stderr, /must be disabled/);
+    await ok('plugin', 'disable', 'mine');
+    await ok('plugin', 'upgrade', '--grant-all-permissions', '--skip-remote-check', 'mine', name);
+    assert.match(await ok('plugin', 'inspect', '-f', '{{.Settings.Env}}', 'mine'), /COLOUR=green/);
+    await ok('plugin', 'enable', 'mine');
+    assert.equal(
+      await ok('run', '--rm', '--volume-driver', 'mine', '-v', 'far:/d', image, 'cat', '/d/colour'),
+      'green',
+    );
+    await ok('volume', 'rm', 'far');
+    await ok('plugin', 'rm', '-f', 'mine');
+  });
+
+  test('that is none leaves nothing', async () => {
+    const at = encodeURIComponent(registry.reference);
+    for (const [method, path] of [
+      ['GET', `/plugins/privileges?remote=${at}`],
+      ['POST', `/plugins/pull?remote=${at}`],
+    ] as const) {
+      const reply = await call(engine.socketPath, method, path);
+      assert.equal(reply.status, 400, reply.text);
+      assert.match(reply.text, /did not find plugin config for specified reference/);
+    }
+    const missing = await call(engine.socketPath, 'POST', `/plugins/pull?remote=${registry.host}/no/such`);
+    assert.equal(missing.status, 404, missing.text);
+    assert.deepEqual(readdirSync(join(engine.dir, 'data/plugins')), []);
+  });
+});
+
+describe('bad plugins', () => {
+  test('one that ends or never listens is not enabled, and says why', async () => {
+    await create('bad/ends', ['docker.volumedriver/1.0'], 'fail');
+    await create('bad/mute', ['docker.volumedriver/1.0'], 'mute');
+    const ends = await cli(['plugin', 'enable', 'bad/ends']);
+    assert.match(ends.stderr, /ended with exit code 7 before it listened on its socket: the fault of this plugin/);
+    assert.match((await cli(['plugin', 'enable', 'bad/mute'])).stderr, /does not listen: dial unix .* 10 seconds/);
+    assert.match(await ok('plugin', 'ls', '--filter', 'enabled=false', '--format', '{{.Name}}'), /^bad\/ends:latest\n/);
+    assert.match((await cli(['plugin', 'disable', 'bad/ends'])).stderr, /plugin bad\/ends:latest found but disabled/);
+    await ok('plugin', 'rm', 'bad/ends', 'bad/mute');
+  });
+
+  test('archives and settings that are wrong are refused with the reason', async () => {
+    const made = async (entries: Parameters<typeof tarOf>[0], name = 'bad/one'): Promise<[number, string]> => {
+      const headers = { 'Content-Type': 'application/x-tar' };
+      const target = `/plugins/create?name=${encodeURIComponent(name)}`;
+      const { status, text } = await call(engine.socketPath, 'POST', target, { body: tarOf(entries), headers });
+      return [status, text];
+    };
+    const config = (value: unknown): Parameters<typeof tarOf>[0] => [
+      { path: 'config.json', content: JSON.stringify(value) },
+    ];
+    const whole = pluginConfig(['docker.volumedriver/1.0']);
+    for (const [entries, status, message] of [
+      [[], 400, /config not found/],
+      [[{ path: 'config.json', content: '{' }], 400, /failed to parse config/],
+      [[{ path: 'config.json', type: 'symlink', target: '/etc/passwd' }], 400, /config.json is not a file/],
+      [config({ ...whole, entrypoint: [] }), 400, /entrypoint must be/],
+      [config({ ...whole, interface: { types: ['x.y/1'], socket: '../../up.sock' } }), 400, /interface.socket must be/],
+      [config({ ...whole, mounts: 7 }), 400, /mounts must be a list/],
+    ] as const) {
+      const reply = await made(entries as Parameters<typeof tarOf>[0]);
+      assert.deepEqual([reply[0], message.test(reply[1])], [status, true], reply[1]);
+    }
+    assert.deepEqual((await made(config(whole)))[0], 204);
+    assert.deepEqual((await made(config(whole)))[0], 409);
+    assert.match((await cli(['plugin', 'set', 'bad/one', 'FIXED=2'])).stderr, /"FIXED.value" is not settable/);
+    assert.match((await cli(['plugin', 'set', 'bad/one', 'nothing=2'])).stderr, /"nothing" not found/);
+    assert.match((await cli(['plugin', 'rm', 'bad/none'])).stderr, /plugin "bad\/none" not found/);
+    await ok('plugin', 'rm', 'bad/one');
+    assert.deepEqual(readdirSync(join(engine.dir, 'data/plugins')), []);
   });
 });
