@@ -41,8 +41,12 @@ export function setAttributes({ stat, xattrs }: Attributes, to: string): void {
   const target = fsPath(to);
   lchownSync(target, Number(stat.uid), Number(stat.gid));
   if (!stat.isSymbolicLink()) chmodSync(target, Number(stat.mode & 0o7777n));
+  setRest({ stat, xattrs }, target);
+}
+
+function setRest({ stat, xattrs }: Attributes, target: string | Buffer): void {
   for (const [name, value] of xattrs) setXattr(target, name, value);
-  copyTimes(stat, to);
+  setTimes(target, ...splitNs(stat.mtimeNs));
 }
 
 /** Gives `to` the owner, mode, extended attributes and times of `from`. */
@@ -52,15 +56,26 @@ export function copyAttributes(from: string, stat: BigIntStats, to: string): voi
 
 /** Sets the modification time of `stat` (and the same access time) on `to`. */
 export function copyTimes(stat: BigIntStats, to: string): void {
-  const nanoseconds = ((stat.mtimeNs % NS_PER_S) + NS_PER_S) % NS_PER_S;
-  setTimes(fsPath(to), Number((stat.mtimeNs - nanoseconds) / NS_PER_S), Number(nanoseconds));
+  setTimes(fsPath(to), ...splitNs(stat.mtimeNs));
+}
+
+function splitNs(time: bigint): readonly [seconds: number, nanoseconds: number] {
+  const nanoseconds = ((time % NS_PER_S) + NS_PER_S) % NS_PER_S;
+  return [Number((time - nanoseconds) / NS_PER_S), Number(nanoseconds)];
 }
 
 /** Copies anything but a directory to a free name; shares the blocks if the file system can. */
 export function copyInode(from: string, stat: BigIntStats, to: string): void {
   const target = fsPath(to);
-  if (stat.isFile()) copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
-  else if (stat.isSymbolicLink()) symlinkSync(readlinkSync(fsPath(from), 'buffer'), target);
+  if (stat.isFile()) {
+    copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+    lchownSync(target, Number(stat.uid), Number(stat.gid));
+    // The copy has the mode already, but a change of the owner takes these bits away.
+    if ((stat.mode & 0o6000n) !== 0n) chmodSync(target, Number(stat.mode & 0o7777n));
+    setRest(readAttributes(from, stat), target);
+    return;
+  }
+  if (stat.isSymbolicLink()) symlinkSync(readlinkSync(fsPath(from), 'buffer'), target);
   else if (stat.isFIFO()) makeFifo(target);
   else if (stat.isSocket()) makeSocket(target);
   else makeDevice(target, stat.isCharacterDevice() ? 'char' : 'block', deviceMajor(stat.rdev), deviceMinor(stat.rdev));

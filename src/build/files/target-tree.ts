@@ -45,6 +45,10 @@ const MAX_LINKS = 40;
 export class TargetTree {
   /** Inodes of the source with several names, by device and number: where they are now. */
   readonly #links = new Map<string, string>();
+  /** Directories that this copy has made: nothing is in them but what it puts there. */
+  readonly #fresh = new Set<string>();
+  /** The directory of the last file, since most files have the same one as the file before. */
+  #current: { readonly path: string; readonly fd: number } | undefined;
   /** Directories whose times are set when everything in them is there, the outermost first. */
   readonly #times: { readonly to: string; readonly stat: BigIntStats }[] = [];
 
@@ -114,6 +118,15 @@ export class TargetTree {
    */
   copy(source: SourceFile, to: string, isContent: boolean, leftOut: LeftOut): void {
     this.#links.clear();
+    this.#fresh.clear();
+    try {
+      this.#copyTree(source, to, isContent, leftOut);
+    } finally {
+      this.#leave();
+    }
+  }
+
+  #copyTree(source: SourceFile, to: string, isContent: boolean, leftOut: LeftOut): void {
     if (!source.stat.isDirectory()) {
       this.#copyOne(source.at, source.stat, to);
       return;
@@ -155,16 +168,28 @@ export class TargetTree {
       this.#appear(`/proc/self/fd/${this.rootFd}/.`, from, stat);
       return;
     }
-    const parent = this.#openDirectory(parentPath(to));
-    try {
-      const name = to.slice(to.lastIndexOf('/') + 1);
-      const at = `/proc/self/fd/${parent}/${name}`;
-      const place = { from, stat, at, present: statOf(at), parent, name, to };
-      if (stat.isDirectory()) this.#copyDirectory(place);
-      else this.#copyFile(place);
-    } finally {
-      closeFd(parent);
+    const directory = parentPath(to);
+    const parent = this.#enter(directory);
+    const name = to.slice(to.lastIndexOf('/') + 1);
+    const at = `/proc/self/fd/${parent}/${name}`;
+    const present = this.#fresh.has(directory) ? undefined : statOf(at);
+    const place = { from, stat, at, present, parent, name, to };
+    if (stat.isDirectory()) this.#copyDirectory(place);
+    else this.#copyFile(place);
+  }
+
+  /** Opens a directory until another one is entered. */
+  #enter(path: string): number {
+    if (this.#current?.path !== path) {
+      this.#leave();
+      this.#current = { path, fd: this.#openDirectory(path) };
     }
+    return this.#current.fd;
+  }
+
+  #leave(): void {
+    if (this.#current !== undefined) closeFd(this.#current.fd);
+    this.#current = undefined;
   }
 
   #copyDirectory({ from, stat, at, present, parent, name, to }: Place): void {
@@ -174,7 +199,10 @@ export class TargetTree {
       removeEntry(parent, name);
       isThere = false;
     }
-    if (!isThere) mkdirSync(fsPath(at), 0o755);
+    if (!isThere) {
+      mkdirSync(fsPath(at), 0o755);
+      this.#fresh.add(to);
+    }
     this.#appear(at, from, stat);
     this.#times.push({ to, stat });
   }
@@ -222,7 +250,6 @@ export class TargetTree {
     if (this.rules.dropsSetuid && stat.isFile()) after &= (after & 0o010) === 0 ? ~0o4000 : ~0o6000;
     // A change of the owner takes away the bits that give a program the rights of its owner.
     if (after !== before || (isGiven && (before & 0o6000) !== 0)) chmodSync(fsPath(at), after);
-    if (!stat.isDirectory()) copyTimes(stat, at);
   }
 
   #openDirectory(path: string): number {
