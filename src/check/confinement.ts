@@ -5,11 +5,14 @@ import { isOnPath } from '../sys/process/on-path.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 import { type Row, row } from './row.js';
 
-export async function confinementRows(facts: HostFacts, config: Pick<Config, 'seccompProfile'>): Promise<Row[]> {
+export async function confinementRows(
+  facts: HostFacts,
+  config: Pick<Config, 'seccompProfile' | 'selinuxEnabled'>,
+): Promise<Row[]> {
   const read = (path: string): Promise<string> => readFile(path, 'utf8').catch(() => '');
   const [modules, enforcing] = await Promise.all([read('/sys/kernel/security/lsm'), read('/sys/fs/selinux/enforce')]);
   const appArmor = appArmorRow(facts);
-  const seLinux = seLinuxRow(enforcing);
+  const seLinux = seLinuxRow(enforcing, config);
   const isConfined = [appArmor, seLinux].some(({ verdict }) => verdict === 'ok');
   return [
     row(
@@ -32,10 +35,12 @@ function appArmorRow({ apparmor }: HostFacts): Row {
 }
 
 /** @param enforcing the kernel's file: `1`, `0`, or empty where no policy is loaded. */
-function seLinuxRow(enforcing: string): Row {
+function seLinuxRow(enforcing: string, { selinuxEnabled }: Pick<Config, 'selinuxEnabled'>): Row {
   switch (enforcing.trim()) {
     case '1':
-      return row('SELinux', 'note', 'enforcing, but this daemon gives containers no labels');
+      return selinuxEnabled
+        ? row('SELinux', 'ok', 'enforcing, and containers have labels')
+        : row('SELinux', 'note', 'enforcing, but containers have no labels: selinux-enabled is off');
     case '0':
       return row('SELinux', 'note', 'permissive: it refuses nothing');
     default:

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { effectiveHostConfig } from '../actors/container/create/effective-host-config.js';
 import type { ContainerDeps } from '../actors/container/deps.js';
-import type { LayerHolds } from '../actors/container/layer-holds.js';
+import type { ContainerHolds } from '../actors/container/holds.js';
 import { PauseGate } from '../actors/container/life/pause-gate.js';
 import { writeContainerFiles } from '../actors/container/mounts/files.js';
 import type { ContainerViews } from '../actors/container/views.js';
@@ -12,7 +12,12 @@ import { rootOwner } from '../sys/users/id-maps.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 
-export function containerDeps(base: Base, drivers: Drivers, views: ContainerViews, holds: LayerHolds): ContainerDeps {
+export function containerDeps(
+  base: Base,
+  drivers: Drivers,
+  views: ContainerViews,
+  holds: ContainerHolds,
+): ContainerDeps {
   const { execRoot, idMaps, settings, log } = base;
   const { records, images, layers, network, logs, tasks, stdio, specs, volumes, emit, metrics } = drivers;
   return {
@@ -35,7 +40,8 @@ export function containerDeps(base: Base, drivers: Drivers, views: ContainerView
     placesRoot: join(execRoot, 'places'),
     shmRoot: join(execRoot, 'shm'),
     find: (id) => views.get(id),
-    releaseLayers: (id) => holds.release(id),
+    releaseHolds: (id) => holds.release(id),
+    relabel: base.seLinux && ((path, label) => drivers.pool.run('relabel-tree', { path, label })),
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
     cgroupsPathFor: cgroupsPaths(base),
     initPathFor: (record) => (effectiveHostConfig(record).Init ? installedInit(settings.initPath) : undefined),

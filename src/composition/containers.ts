@@ -10,7 +10,7 @@ import { draftContainer } from '../actors/container/create/draft.js';
 import { effectiveHostConfig } from '../actors/container/create/effective-host-config.js';
 import type { ContainerDeps } from '../actors/container/deps.js';
 import { ContainerDirectory, type DirectoryDeps } from '../actors/container/directory.js';
-import { LayerHolds } from '../actors/container/layer-holds.js';
+import { ContainerHolds } from '../actors/container/holds.js';
 import { createContainerHooks } from '../actors/container/life/hooks.js';
 import { type LinkRefreshDeps, refreshLinks } from '../actors/container/network/link-refresh.js';
 import { ContainerServices } from '../actors/container/services.js';
@@ -53,7 +53,7 @@ export interface Containers {
 export async function composeContainers(base: Base, drivers: Drivers, views: ContainerViews): Promise<Containers> {
   const { log, replies } = base;
   const { layers, metrics } = drivers;
-  const holds = new LayerHolds(layers);
+  const holds = new ContainerHolds(layers, base.seLinux);
   const deps = containerDeps(base, drivers, views, holds);
   const ios = new ContainerIoRegistry(deps);
   const hooks = createContainerHooks(deps, ios, (id, record) => views.publish(id, record));
@@ -83,7 +83,7 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
 }
 
 function composeExecs(
-  { log, replies }: Base,
+  { log, replies, seLinux }: Base,
   { layers, tasks, stdio, specs }: Drivers,
   deps: ContainerDeps,
   hooks: ContainerHooks,
@@ -108,6 +108,7 @@ function composeExecs(
         tty,
         privileged: exec.Privileged,
         appArmorProfile: record.appArmorProfile,
+        ...(seLinux && record.labels ? { processLabel: record.labels.processLabel } : {}),
         ...(size ? { consoleSize: [size.height, size.width] as const } : {}),
       }),
     checkUser: async (record, user) => void (await lookUpUser(layers.rootOf(record.id), user, [])),
@@ -139,7 +140,7 @@ function directoryDeps(
 }
 
 function drafter(
-  { live, facts, host, settings, idMaps, dataRoot }: Base,
+  { live, facts, seLinux, host, settings, idMaps, dataRoot }: Base,
   { images, network, logs }: Drivers,
   views: ContainerViews,
 ): DirectoryDeps['draft'] {
@@ -154,6 +155,7 @@ function drafter(
         defaults: () => containerDefaults(live.whole, host.hostname, facts),
         validate: (config, hostConfig) => validateContainer(config, hostConfig, facts, { cgroupDriver, remapsUsers }),
         find: (reference) => views.find(reference),
+        takeLabels: (container, hostConfig) => seLinux?.take(container, hostConfig),
         dataRoot,
       },
       request,

@@ -19,7 +19,7 @@ import type { EventType } from '../ports/events.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { LayerStore } from '../ports/storage.js';
 import type { SupervisorProcess } from '../ports/supervisor.js';
-import { internal, isEngineError } from '../errors/engine-error.js';
+import { internal, invalid, isEngineError } from '../errors/engine-error.js';
 import { cdiDirs } from '../config/cdi-dirs.js';
 import { JournaledReplies } from '../retries/kept-replies.js';
 import { loadSeccompProfile, type SeccompProfile } from '../runtime/seccomp.js';
@@ -140,14 +140,17 @@ function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base, keeper
   });
 }
 
-async function openLayers({ live, dataRoot, log, idMaps }: Base, pool: WorkerPool): Promise<DriverLayerStore> {
+async function openLayers({ live, dataRoot, log, idMaps, seLinux }: Base, pool: WorkerPool): Promise<DriverLayerStore> {
   const { storageDriver: name, storageOpts } = live.fixed;
   const candidates = driverCandidates(name, dataRoot);
   for (const driver of candidates) {
     checkOwnOptions(driver, storageOpts);
+    if (seLinux && driver.hasLabels !== true)
+      throw invalid(`selinux-enabled: the storage driver ${driver.name} cannot label the files of containers`);
     const root = join(dataRoot, driver.name);
     try {
-      return await openLayerStore({ root, driver, workers: pool, log, storageOpts, idMaps });
+      const labelOf = (id: string): string | undefined => seLinux?.mountLabelOf(id);
+      return await openLayerStore({ root, driver, workers: pool, log, storageOpts, idMaps, labelOf });
     } catch (error) {
       if (driver === candidates.at(-1) || !isEngineError(error, 'unavailable')) throw error;
       log.warn({ err: error, driver: driver.name }, 'storage driver cannot be used, trying the next one');

@@ -1,6 +1,7 @@
 /** The warnings of `info` about the host. */
 import type { FixedConfig } from '../config/config.js';
 import type { HostFacts } from '../runtime/host-facts.js';
+import { hasSeLinuxPolicy } from '../sys/security/selinux.js';
 import { driversWithData } from '../storage/drivers/selection.js';
 
 /** Lists features that containers may ask for and this host lacks, in the words that `info` has for them. */
@@ -13,8 +14,8 @@ export function hostWarnings({ cgroup }: HostFacts, config: FixedConfig): string
     [cgroup.cpuShares, 'WARNING: No cpu shares support'],
     [cgroup.cpuset !== undefined, 'WARNING: No cpuset support'],
     [
-      !config.selinuxEnabled,
-      'WARNING: selinux-enabled has no effect: this daemon applies no SELinux labels of its own',
+      !config.selinuxEnabled || hasSeLinuxPolicy(),
+      'WARNING: selinux-enabled has no effect: this host has no SELinux policy',
     ],
   ];
   return missing.flatMap(([has, warning]) => (has ? [] : [warning]));

@@ -15,6 +15,7 @@ import type { BridgeOptions } from '../network/default-bridge.js';
 import { chosenBackend } from '../network/firewall-backends.js';
 import type { RuntimeChoice, TaskService } from '../ports/supervisor.js';
 import type { AppArmor } from '../runtime/apparmor/apparmor.js';
+import type { SeLinux } from '../runtime/selinux/selinux.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 import type { Roots } from './roots.js';
 import { chooseRuntime, RUNC_SHIM } from './runtime-choice.js';
@@ -34,6 +35,7 @@ export interface Settings {
 interface Confinement {
   readonly facts: HostFacts;
   readonly appArmor: AppArmor | undefined;
+  readonly seLinux: SeLinux | undefined;
 }
 
 export function containerDefaults(config: Config, hostname: string, facts: HostFacts): ContainerDefaults {
@@ -144,10 +146,11 @@ function shownRuntimes({ runtimes }: Config): SystemSettings['runtimes'] {
   return Object.fromEntries(all.map(([name, entry]) => [name, describe(entry)]));
 }
 
-function securityOptions(config: Config, roots: Roots, { facts, appArmor }: Confinement): readonly string[] {
+function securityOptions(config: Config, roots: Roots, { facts, appArmor, seLinux }: Confinement): readonly string[] {
   return [
     ...(appArmor?.isInEffect ? ['name=apparmor'] : []),
     ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
+    ...(seLinux ? ['name=selinux'] : []),
     ...(roots.idMaps ? ['name=userns'] : []),
     ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
     ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),

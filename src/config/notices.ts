@@ -5,6 +5,7 @@
  */
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
+import { hasSeLinuxPolicy } from '../sys/security/selinux.js';
 import { STORAGE_DRIVERS } from '../storage/drivers/index.js';
 import type { OptionName, Values } from './options.js';
 import { OPTION_LIST } from './options.js';
@@ -56,9 +57,9 @@ export const IDLE_OPTIONS: readonly Row[] = [
   },
   {
     name: 'selinuxEnabled',
-    when: '',
-    isIdle: ({ selinuxEnabled }) => selinuxEnabled,
-    reason: 'this daemon applies no SELinux labels of its own',
+    when: 'on hosts without SELinux',
+    isIdle: ({ selinuxEnabled }) => selinuxEnabled && !hasSeLinuxPolicy(),
+    reason: 'this host has no SELinux policy',
   },
   { name: 'userlandProxyPath', when: '', isIdle: always, reason: 'the proxy is part of the daemon' },
   { name: 'networkControlPlaneMtu', when: '', isIdle: always, reason: NO_CLUSTER },

@@ -31,6 +31,8 @@ export interface SpecInput {
   readonly initPath?: string;
   /** Name of the AppArmor profile; undefined where that is not in effect. */
   readonly appArmorProfile?: string | undefined;
+  /** SELinux labels of processes and files; absent when the container has none. */
+  readonly labels?: { readonly processLabel: string; readonly mountLabel: string } | undefined;
 }
 
 export interface BuiltSpec {
@@ -57,6 +59,8 @@ export interface ExecSpecInput {
   readonly consoleSize?: readonly [number, number];
   /** The profile of the container; undefined if it has none. */
   readonly appArmorProfile?: string | undefined;
+  /** The container's SELinux label; empty or absent if it has none. */
+  readonly processLabel?: string;
 }
 
 export interface SpecBuilder {

@@ -120,9 +120,9 @@ export interface LayerStore {
   unmount(id: string): Promise<void>;
   /**
    * Mounts the files of an image, whose topmost layer is given, read-only at an empty directory. The caller keeps a
-   * reference as long as it is mounted, and unmounts it.
+   * reference as long as it is mounted, and unmounts it. `label`: the SELinux label of its files there.
    */
-  mountImage(chainId: Digest, at: string): Promise<void>;
+  mountImage(chainId: Digest, at: string, label?: string): Promise<void>;
   /** Unmounts and deletes a writable layer. Idempotent. */
   removeWritable(id: string): Promise<void>;
   directories(): LayerDirectories;

@@ -3,6 +3,7 @@ import { invalid } from '../errors/engine-error.js';
 import type { HostConfig, MountPoint } from '../ports/container.js';
 import type { SpecInput } from '../ports/runtime.js';
 import type { OciMount } from './oci-types.js';
+import { parseLabelOptions } from './selinux/label-options.js';
 import { parseSecurityOptions } from './security-options.js';
 import { mergeTmpfsOptions, tmpfsOptionsOf } from './tmpfs-options.js';
 
@@ -26,6 +27,7 @@ export function buildMounts(input: SpecInput, options: MountOptions): OciMount[]
     ...input.mounts.map((point) => userMount(point, options)),
     ...tmpfsMounts(hostConfig),
     ...initMount(input, options),
+    ...nestedMount(input),
   ];
   const taken = new Set(chosen.map(({ destination }) => destination));
   const system = systemMounts(input).filter(
@@ -140,6 +142,13 @@ function initMount({ initPath }: SpecInput, { runsInit }: MountOptions): OciMoun
   return runsInit && initPath !== undefined
     ? [{ destination: INIT_PATH, type: 'bind', source: initPath, options: ['bind', 'ro'] }]
     : [];
+}
+
+/** The kernel's files of SELinux, for a container that uses SELinux itself: `label=nested`. */
+function nestedMount({ labels, hostConfig }: SpecInput): OciMount[] {
+  if (!labels || !parseLabelOptions(hostConfig.SecurityOpt ?? []).isNested) return [];
+  const place = '/sys/fs/selinux';
+  return [{ destination: place, type: 'bind', source: place, options: ['rbind', 'rprivate', ...SECURE] }];
 }
 
 function readOnly(mount: OciMount): OciMount {

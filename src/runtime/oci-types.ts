@@ -23,6 +23,7 @@ export interface OciProcess {
   rlimits?: readonly OciRlimit[];
   noNewPrivileges: boolean;
   apparmorProfile?: string;
+  selinuxLabel?: string;
   oomScoreAdj?: number;
 }
 

@@ -27,6 +27,7 @@ interface Common {
   readonly privileged: boolean;
   readonly consoleSize: readonly [number, number] | undefined;
   readonly appArmorProfile: string | undefined;
+  readonly processLabel: string | undefined;
 }
 
 async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessDefaults): Promise<OciProcess> {
@@ -51,6 +52,7 @@ async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessD
     ...(rlimits.length === 0 ? {} : { rlimits }),
     noNewPrivileges: security.noNewPrivileges ?? false,
     ...(common.appArmorProfile === undefined ? {} : { apparmorProfile: common.appArmorProfile }),
+    ...(common.processLabel ? { selinuxLabel: common.processLabel } : {}),
     oomScoreAdj: hostConfig.OomScoreAdj,
   };
 }
@@ -75,6 +77,7 @@ export async function buildInitProcess(
       privileged: hostConfig.Privileged,
       consoleSize: hostConfig.ConsoleSize,
       appArmorProfile: input.appArmorProfile,
+      processLabel: input.labels?.processLabel,
     },
     facts,
     defaults,
@@ -101,6 +104,7 @@ export async function buildExecProcess(
       privileged: input.privileged || hostConfig.Privileged,
       consoleSize: input.consoleSize,
       appArmorProfile: input.appArmorProfile,
+      processLabel: input.processLabel,
     },
     facts,
     defaults,

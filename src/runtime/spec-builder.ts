@@ -108,6 +108,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
         readonlyPaths: hostConfig.ReadonlyPaths ?? [],
         ...(Object.keys(sysctl).length === 0 ? {} : { sysctl }),
         ...(seccomp ? { seccomp } : {}),
+        ...(input.labels ? { mountLabel: input.labels.mountLabel } : {}),
         ...(propagation.root ? { rootfsPropagation: propagation.root } : {}),
       },
     };

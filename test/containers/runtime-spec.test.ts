@@ -18,6 +18,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { ContainerConfig, HostConfig, MountPoint } from '../../src/ports/container.js';
 import type { SpecBuilder, SpecInput } from '../../src/ports/runtime.js';
+import type { OciSpec } from '../../src/ports/supervisor.js';
 import { readHostFacts, type HostFacts } from '../../src/runtime/host-facts.js';
 import { createSpecBuilder } from '../../src/runtime/spec-builder.js';
 import { validateContainer } from '../../src/runtime/validate.js';
@@ -64,9 +65,12 @@ interface Run {
   readonly mounts?: readonly MountPoint[];
 }
 
-/** Runs a shell script in a container and returns what it printed, line by line. */
-async function run(script: string, { config, host, input, mounts = [] }: Run = {}): Promise<string[]> {
-  const id = randomBytes(32).toString('hex');
+/** Builds the spec of a container that runs a shell script. */
+async function specOf(
+  id: string,
+  script: string,
+  { config, host, input, mounts = [] }: Run,
+): Promise<{ spec: OciSpec; checked: HostConfig }> {
   const { hostConfig: checked } = validateContainer(containerConfig(config), hostConfig(host), facts, {
     cgroupDriver: 'cgroupfs',
   });
@@ -83,6 +87,13 @@ async function run(script: string, { config, host, input, mounts = [] }: Run = {
     cgroupsPath: `${parent}/${id}`,
     ...input,
   });
+  return { spec, checked };
+}
+
+/** Runs a shell script in a container and returns what it printed, line by line. */
+async function run(script: string, settings: Run = {}): Promise<string[]> {
+  const id = randomBytes(32).toString('hex');
+  const { spec, checked } = await specOf(id, script, settings);
   // A namespace of the runtime's making, where the daemon passes one that it made.
   const linux = spec['linux'] as { namespaces: unknown[] };
   if (checked.NetworkMode !== 'host') linux.namespaces.push({ type: 'network' });
@@ -138,6 +149,34 @@ test('capabilities: default set, added, dropped, none in effect for who is not r
     'CapEff:0000000000000000',
     'CapBnd:00000000a80425fb',
   ]);
+});
+
+test('labels and profiles of security modules are those that the runtime takes', async () => {
+  const labels = { processLabel: 'u:r:t:s0:c1,c2', mountLabel: 'u:o:f:s0:c1,c2' };
+  const nested = { SecurityOpt: ['label=nested'] };
+  const found = async (input: Partial<SpecInput>, options: Partial<HostConfig> = {}): Promise<unknown[]> => {
+    const { spec } = await specOf('a', 'true', { input, host: options });
+    const process = spec['process'] as { selinuxLabel?: string; apparmorProfile?: string };
+    const mounts = spec['mounts'] as { destination: string }[];
+    const isNested = mounts.some(({ destination }) => destination === '/sys/fs/selinux');
+    const { mountLabel } = spec['linux'] as { mountLabel?: string };
+    return [process.selinuxLabel, mountLabel, process.apparmorProfile, isNested];
+  };
+  assert.deepEqual(await found({}, nested), [undefined, undefined, undefined, false]);
+  assert.deepEqual(await found({ labels, appArmorProfile: 'p' }), [labels.processLabel, labels.mountLabel, 'p', false]);
+  assert.deepEqual(await found({ labels }, nested), [labels.processLabel, labels.mountLabel, undefined, true]);
+  const unlabelled = { ...labels, processLabel: '' };
+  assert.deepEqual(await found({ labels: unlabelled }), [undefined, labels.mountLabel, undefined, false]);
+  const exec = { config: containerConfig(), hostConfig: hostConfig(), rootfs, argv: ['true'], env: [], user: '' };
+  const made = await builder.buildExec({
+    ...exec,
+    workingDir: '',
+    tty: false,
+    privileged: true,
+    processLabel: labels.processLabel,
+    appArmorProfile: 'p',
+  });
+  assert.deepEqual([made['selinuxLabel'], made['apparmorProfile']], [labels.processLabel, 'p']);
 });
 
 test('seccomp: the filter is on and refuses what needs a capability', async () => {

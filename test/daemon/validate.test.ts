@@ -20,7 +20,7 @@ interface Reply {
 /** These keys have no effect; each has the words of the reason. */
 const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> = {
   features: [{ buildkit: true, cdi: false }, 'features has no effect: feature buildkit: clients choose how they build'],
-  'selinux-enabled': [true, 'selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
+  'selinux-enabled': [true, 'selinux-enabled has no effect: this host has no SELinux policy'],
   'userland-proxy-path': ['/bin/sh', 'userland-proxy-path has no effect: the proxy is part of the daemon'],
   'network-control-plane-mtu': [1450, 'network-control-plane-mtu has no effect: there is no cluster mode'],
   'swarm-default-advertise-addr': ['eth0', 'swarm-default-advertise-addr has no effect: there is no cluster mode'],

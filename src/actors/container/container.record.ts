@@ -4,6 +4,7 @@ import type { ContainerConfig, HostConfig, MountPoint, Ulimit } from '../../port
 import type { Endpoint, EndpointNames, PublishedPort } from '../../ports/network.js';
 import type { OciDescriptor } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
+import type { Labels } from '../../runtime/selinux/selinux.js';
 
 /** `starting` is on disk only while a start is under way; clients see what was there before. */
 export type ContainerStatus =
@@ -86,6 +87,8 @@ export interface ContainerRecord {
   readonly logPath: string;
   /** The AppArmor profile of the last start; undefined where that was not in effect. */
   readonly appArmorProfile?: string | undefined;
+  /** SELinux labels; absent if containers had none when it was created. */
+  readonly labels?: Labels | undefined;
 }
 
 /** Returns true while processes of the container may run. */

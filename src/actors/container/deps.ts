@@ -59,8 +59,10 @@ export interface ContainerDeps {
   initPathFor(record: ContainerRecord): string | undefined;
   /** Returns the published record of another container, whose namespaces this one may join. */
   find(id: string): ContainerRecord | undefined;
-  /** Drops the hold of a container on its layers. Idempotent. */
-  releaseLayers(id: string): Promise<void>;
+  /** Lets go of the layers and the labels of a container. Idempotent. */
+  releaseHolds(id: string): Promise<void>;
+  /** Gives a tree of files a SELinux label; undefined when containers have no labels. */
+  readonly relabel: ((path: string, label: string) => Promise<void>) | undefined;
   /** Writes the three files; endpoints may still be unknown, the next call replaces the contents in place. */
   writeFiles(record: ContainerRecord): Promise<ContainerFiles>;
   emit(

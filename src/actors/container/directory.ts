@@ -29,7 +29,7 @@ import { revived } from './life/reconcile.js';
 import type { NetworkChange } from './network/network-change.js';
 import { renamed } from './network/networks.js';
 import { containerIdFrom, newContainerId } from './create/names.js';
-import type { LayerHolds } from './layer-holds.js';
+import type { ContainerHolds } from './holds.js';
 import type { ContainerViews } from './views.js';
 
 export type ContainerMachine = ReturnType<typeof createContainerMachine>;
@@ -41,7 +41,7 @@ export interface DirectoryDeps {
   readonly replies: Replies;
   readonly log: Logger;
   readonly views: ContainerViews;
-  readonly holds: LayerHolds;
+  readonly holds: ContainerHolds;
   readonly network: Pick<NetworkDriver, 'rename'>;
   /** Resolves when no effect of an actor that is gone is under way. */
   readonly settled: (id: string) => Promise<void>;

@@ -49,6 +49,8 @@ export interface DriverRow {
    * @throws EngineError invalid for options that the driver cannot fulfil there.
    */
   check?(directory: string, storageOpts: readonly string[]): void;
+  /** True for one that gives the mounts of containers the label of `labelOf`. */
+  readonly hasLabels?: boolean;
   /** For drivers whose files are not all on the device of the data root, or share blocks. For worker threads. */
   readonly counting?: BlockCounting;
   /**
@@ -82,6 +84,8 @@ export interface DriverContext {
   readonly storageOpts: readonly string[];
   /** This owner gets directories that no image has. */
   readonly owner: Owner;
+  /** Returns the SELinux label that the files of a container get; undefined: none. */
+  readonly labelOf: (id: string) => string | undefined;
 }
 
 /** Rows of `DriverStatus` in info. */
@@ -121,7 +125,7 @@ export interface StorageDriver {
   /** Idempotent. */
   unmount(id: string): Promise<void>;
   /** Shows the merged files of `below` in an empty directory, read-only. The caller unmounts it. */
-  mountImage(below: readonly string[], at: string): Promise<void>;
+  mountImage(below: readonly string[], at: string, label?: string): Promise<void>;
   /**
    * Returns the difference between a container and what is below it. A driver that keeps none makes it at `scratch`,
    * where nothing is yet and which the store removes. While nothing changes, it is the same each time.

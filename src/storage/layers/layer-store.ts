@@ -24,7 +24,7 @@ import { rootOwner } from '../../sys/users/id-maps.js';
 import { markTopDirectory } from '../../sys/files/inode.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import { toBytePath } from '../byte-path.js';
-import type { DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
+import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
 import { storageError } from '../storage-error.js';
 import type { UnpackedTar } from '../tasks/unpack-tar.js';
 import { chainId } from '../../ports/chain-id.js';
@@ -47,6 +47,8 @@ export interface LayerStoreOptions {
   readonly storageOpts?: readonly string[];
   /** Maps the owners of files in images to this host; undefined: they are the same. */
   readonly idMaps?: IdMaps | undefined;
+  /** Returns the SELinux label for the files of a container. Default: none has one. */
+  readonly labelOf?: DriverContext['labelOf'];
 }
 
 /**
@@ -54,7 +56,7 @@ export interface LayerStoreOptions {
  * @throws EngineError as `DriverRow.open`.
  */
 export async function openLayerStore(options: LayerStoreOptions): Promise<DriverLayerStore> {
-  const { root, driver: row, workers, log, storageOpts = [], idMaps } = options;
+  const { root, driver: row, workers, log, storageOpts = [], idMaps, labelOf = () => undefined } = options;
   // Before anything is made there: it may be the wrong file system.
   row.check?.(existsSync(root) ? root : dirname(root), storageOpts);
   await makeDirectories(root, { mode: 0o710 });
@@ -66,7 +68,7 @@ export async function openLayerStore(options: LayerStoreOptions): Promise<Driver
     await makeDirectories(directory, { mode: 0o710 });
   await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));
   spreadLayers(layout.staging);
-  const driver = await row.open({ layout, workers, log, storageOpts, owner });
+  const driver = await row.open({ layout, workers, log, storageOpts, owner, labelOf });
   return new DriverLayerStore({ name: row.name, driver, layout, workers, log, idMaps });
 }
 
@@ -245,8 +247,8 @@ export class DriverLayerStore implements LayerStore {
     return this.#writable.unmount(id);
   }
 
-  mountImage(chainId: Digest, at: string): Promise<void> {
-    return this.#parts.driver.mountImage(this.#readOnly.directories(chainId), at);
+  mountImage(chainId: Digest, at: string, label?: string): Promise<void> {
+    return this.#parts.driver.mountImage(this.#readOnly.directories(chainId), at, label);
   }
 
   removeWritable(id: string): Promise<void> {

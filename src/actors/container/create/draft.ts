@@ -17,10 +17,12 @@ import {
 } from '../container.record.js';
 import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
+import { withLabelOptions } from './security-options.js';
 import { planLegacyLinks } from '../network/legacy-links.js';
 import { inheritedMounts, planMounts } from '../mounts/mount-plan.js';
 import { checkLinkNames, checkNewEndpoint } from '../network/network-change.js';
 import { parseSignal } from '../../../text/signals.js';
+import { optional } from '../effects/tools.js';
 import { now } from '../streams/timestamps.js';
 import { ownMember } from '../../../text/own-member.js';
 import { DEFAULT_MASKED_PATHS, DEFAULT_READONLY_PATHS } from '../../../runtime/default-paths.js';
@@ -50,6 +52,8 @@ export interface DraftDeps {
     host: HostConfig,
   ) => { readonly hostConfig: HostConfig; readonly warnings: readonly string[] };
   readonly find: (reference: string) => ContainerRecord;
+  /** Gives a container SELinux labels; undefined when containers have none. */
+  readonly takeLabels: (id: string, host: HostConfig) => ContainerRecord['labels'];
   /** Directory with the root file systems of all containers. */
   readonly dataRoot: string;
 }
@@ -106,23 +110,29 @@ export function draftContainer(
     manuallyStopped: false,
     logPath: '',
   };
-  return { record, warnings: [...request.warnings, ...warnings, ...checked.warnings] };
+  // They are taken last, because nobody would give back those of a draft that fails.
+  const labels = deps.takeLabels(id, checked.hostConfig);
+  return {
+    record: { ...record, ...optional('labels', labels) },
+    warnings: [...request.warnings, ...warnings, ...checked.warnings],
+  };
 }
 
 function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: DraftDeps): HostConfig {
   const logType = host.LogConfig.Type || defaults.logDriver;
+  const [ipcMode, pidMode] = [byId(host.IpcMode, deps), byId(host.PidMode, deps)];
   return {
     ...host,
     NetworkMode: host.NetworkMode === '' || host.NetworkMode === 'default' ? 'bridge' : byId(host.NetworkMode, deps),
-    PidMode: byId(host.PidMode, deps),
+    PidMode: pidMode,
     LogConfig: {
       Type: logType,
       Config: { ...defaultLogOptions(logType, defaults), ...host.LogConfig.Config },
     },
     ShmSize: host.ShmSize === 0 ? defaults.shmSizeBytes : host.ShmSize,
-    IpcMode: byId(host.IpcMode, deps) || defaults.ipcMode,
+    IpcMode: ipcMode || defaults.ipcMode,
     CgroupnsMode: host.CgroupnsMode || (host.Privileged ? defaults.privilegedCgroupnsMode : defaults.cgroupnsMode),
-    SecurityOpt: securityOptions(host),
+    SecurityOpt: withLabelOptions({ ...host, IpcMode: ipcMode, PidMode: pidMode }, deps.find),
     Runtime: host.Runtime || defaults.runtime,
     MemorySwap: host.Memory > 0 && host.MemorySwap === 0 ? Math.min(host.Memory * 2, MAX_INTEGER) : host.MemorySwap,
     OomKillDisable: host.OomKillDisable ?? false,
@@ -131,13 +141,6 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     ReadonlyPaths:
       host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
   };
-}
-
-/** Adds that a container which shares namespaces of the host has no label of its own, unless the client says which. */
-function securityOptions({ SecurityOpt, Privileged, IpcMode, PidMode }: HostConfig): HostConfig['SecurityOpt'] {
-  const isLabelled = SecurityOpt?.some((option) => option.split('=', 1)[0] === 'label') === true;
-  if (isLabelled || !(Privileged || IpcMode === 'host' || PidMode === 'host')) return SecurityOpt;
-  return [...(SecurityOpt ?? []), 'label=disable'];
 }
 
 /** Returns the manifest for the platform of the container; it stays when the names of its image change. */

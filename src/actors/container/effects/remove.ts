@@ -14,7 +14,7 @@ export async function removeContainer(
   await deps.records.remove(record.id);
   const results = await Promise.allSettled([
     pace.unlimited(deps.layers.removeWritable(record.id)),
-    deps.releaseLayers(record.id),
+    deps.releaseHolds(record.id),
     ios.remove(record.id).then(() => removeStreams(deps.ioRoot, record.id)),
     options.volumes ? pace.unlimited(removeAnonymousVolumes(deps, record)) : undefined,
   ]);

@@ -4,9 +4,10 @@ import { rootOwner } from '../../../sys/users/id-maps.js';
 import type { Pace } from '../../kit/pace.js';
 import { withState, type ContainerRecord } from '../container.record.js';
 import { effectiveHostConfig } from '../create/effective-host-config.js';
-import type { ContainerDeps } from '../deps.js';
+import type { ContainerDeps, ContainerFiles } from '../deps.js';
 import { networkingFailed, startError } from '../life/start-error.js';
 import { allDone, Undo } from '../life/undo.js';
+import { labelFiles } from '../mounts/labels.js';
 import { closeSharedMemory, openSharedMemory } from '../mounts/shared-memory.js';
 import { usernsMaps } from '../mounts/userns.js';
 import { VolumeUse } from '../mounts/volume-use.js';
@@ -40,7 +41,7 @@ export async function startContainer(
       mountRoot(deps, id, undo),
       openSandbox(deps, starting, undo),
       ios.get(id).open(starting, undo),
-      deps.writeFiles(starting).catch(networkingFailed),
+      writeLabelledFiles(deps, starting),
       pace.unlimited(volumes.open()),
       openSharedMemory(deps, starting),
     ]);
@@ -84,6 +85,12 @@ async function mountRoot({ layers }: ContainerDeps, id: string, undo: Undo): Pro
   return rootfs;
 }
 
+async function writeLabelledFiles(deps: ContainerDeps, starting: ContainerRecord): Promise<ContainerFiles> {
+  const files = await deps.writeFiles(starting).catch(networkingFailed);
+  await labelFiles(deps, starting, files);
+  return files;
+}
+
 /** The parts of the specification that are made for this start. */
 type Opened = Pick<SpecInput, 'rootfs' | 'netnsPath' | 'files' | 'mounts' | 'userns'>;
 
@@ -99,6 +106,7 @@ function specInput(deps: ContainerDeps, starting: ContainerRecord, opened: Opene
     },
     hostConfig: effectiveHostConfig(starting),
     appArmorProfile: starting.appArmorProfile,
+    ...optional('labels', deps.relabel && starting.labels),
     ...opened,
     cgroupsPath: deps.cgroupsPathFor(starting),
     ...optional('initPath', deps.initPathFor(starting)),

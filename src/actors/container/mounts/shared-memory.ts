@@ -16,7 +16,7 @@ const MS_NOSUID = 2;
 const MS_NODEV = 4;
 const MS_NOEXEC = 8;
 
-type Deps = Pick<ContainerDeps, 'shmRoot' | 'idMaps'>;
+type Deps = Pick<ContainerDeps, 'shmRoot' | 'idMaps' | 'relabel'>;
 
 /** Mounts the shared memory of a container that starts and may be a donor. */
 export async function openSharedMemory(deps: Deps, record: ContainerRecord): Promise<void> {
@@ -30,11 +30,12 @@ export async function openSharedMemory(deps: Deps, record: ContainerRecord): Pro
   const dir = join(deps.shmRoot, id);
   await makeDirectories(dir, { mode: 0o700 });
   const { uid, gid } = rootOwner(deps.idMaps);
+  const context = deps.relabel && record.labels ? `,context="${record.labels.mountLabel}"` : '';
   await mountFileSystem(
     'shm',
     dir,
     'tmpfs',
-    `mode=1777,size=${ShmSize},uid=${uid},gid=${gid}`,
+    `mode=1777,size=${ShmSize},uid=${uid},gid=${gid}${context}`,
     MS_NOSUID | MS_NODEV | MS_NOEXEC,
   );
 }

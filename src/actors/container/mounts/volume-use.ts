@@ -10,11 +10,12 @@ import { rootOwner } from '../../../sys/users/id-maps.js';
 import { O_PATH, openInRoot } from '../../../sys/files/open-in-root.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
+import { labelSource } from './labels.js';
 import { makeBindSource } from './mounts.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 
 export class VolumeUse {
-  readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps'>;
+  readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps' | 'relabel'>;
   readonly #record: ContainerRecord;
   /** This directory has a mount for each subpath until the runtime has made its own mount. */
   readonly #placesDir: string;
@@ -23,7 +24,7 @@ export class VolumeUse {
   points: readonly MountPoint[];
 
   constructor(
-    deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps'>,
+    deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps' | 'relabel'>,
     record: ContainerRecord,
   ) {
     this.#deps = deps;
@@ -41,13 +42,19 @@ export class VolumeUse {
     const points: MountPoint[] = [];
     for (const point of this.#record.mounts) {
       if (point.Type !== 'volume' || point.Name === undefined) {
-        if (point.Type === 'bind') await makeBindSource(point, rootOwner(this.#deps.idMaps));
+        if (point.Type === 'bind') {
+          await makeBindSource(point, rootOwner(this.#deps.idMaps));
+          await labelSource(this.#deps, this.#record, point);
+        }
         mounts.push(point.Type === 'image' ? { ...point, Source: await this.#placeImage(point) } : point);
         points.push(point);
         continue;
       }
       const mountpoint = await this.#deps.volumes.open(point.Name, this.#record.id);
       points.push({ ...point, Source: mountpoint });
+      // Only the daemon's own volumes: a plugin keeps the files of others as it likes.
+      if ((point.Driver ?? 'local') === 'local')
+        await labelSource(this.#deps, this.#record, { ...point, Source: mountpoint });
       this.#deps.emit('volume', 'mount', point.Name, {
         container: this.#record.id,
         destination: point.Destination,
@@ -112,7 +119,8 @@ export class VolumeUse {
   async #placeImage({ TopLayer, Spec }: MountPoint): Promise<string> {
     const place = await this.#newPlace(true);
     // An image without layers has no files.
-    if (TopLayer !== undefined) await this.#deps.layers.mountImage(TopLayer, place);
+    const label = this.#deps.relabel && this.#record.labels?.mountLabel;
+    if (TopLayer !== undefined) await this.#deps.layers.mountImage(TopLayer, place, label);
     return this.#place(place, Spec?.ImageOptions?.Subpath);
   }
 

@@ -32,15 +32,16 @@ export const overlay2: DriverRow = {
   ],
   ownPlaces: [EMPTY],
   check: (directory, storageOpts) => void defaultSize(directory, fileSystemOf(directory), storageOpts),
+  hasLabels: true,
   open: openOverlay,
 };
 
-async function openOverlay({ layout, workers, storageOpts, owner }: DriverContext): Promise<StorageDriver> {
+async function openOverlay({ layout, workers, storageOpts, owner, labelOf }: DriverContext): Promise<StorageDriver> {
   await makeDirectories(join(layout.root, EMPTY), { mode: 0o710 });
   const mountOptions = await probed(layout);
   const backing = fileSystemOf(layout.root);
   const sizes = new SizeLimits(layout, backing, storageOpts);
-  return new OverlayDriver({ layout, workers, sizes, owner, mountOptions, backing: backing.type });
+  return new OverlayDriver({ layout, workers, sizes, owner, labelOf, mountOptions, backing: backing.type });
 }
 
 async function probed(layout: Layout): Promise<MountOptions> {
@@ -60,6 +61,7 @@ async function probed(layout: Layout): Promise<MountOptions> {
 interface Parts extends StackedParts {
   readonly sizes: SizeLimits;
   readonly mountOptions: MountOptions;
+  readonly labelOf: DriverContext['labelOf'];
   readonly backing: string;
 }
 
@@ -67,11 +69,13 @@ class OverlayDriver extends StackedDriver {
   readonly status: DriverStatus;
   readonly #sizes: SizeLimits;
   readonly #mountOptions: MountOptions;
+  readonly #labelOf: DriverContext['labelOf'];
 
   constructor(parts: Parts) {
     super(parts);
     this.#sizes = parts.sizes;
     this.#mountOptions = parts.mountOptions;
+    this.#labelOf = parts.labelOf;
     this.status = [
       ['Backing Filesystem', parts.backing === 'ext4' ? 'extfs' : parts.backing],
       // Without d_type the start is refused (probe.ts).
@@ -96,7 +100,7 @@ class OverlayDriver extends StackedDriver {
     // overlayfs wants something below: without anything else the layer's own empty mount point does.
     const lower = below.length === 0 ? [merged] : below;
     const { always, brief } = this.#mountOptions;
-    const last = isBrief ? always + brief : always;
+    const last = (isBrief ? always + brief : always) + contextOption(this.#labelOf(id));
     const options = `lowerdir=${lower.join(':')},upperdir=${diff},workdir=${work}`;
     const isPlain = Buffer.byteLength(options + last) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(this.layout.root);
     if (isPlain) return this.#overlay(options + last, merged);
@@ -108,11 +112,11 @@ class OverlayDriver extends StackedDriver {
     await detachMount(this.root(id));
   }
 
-  async mountImage(below: readonly string[], at: string): Promise<void> {
+  async mountImage(below: readonly string[], at: string, label?: string): Promise<void> {
     // overlayfs wants two read-only directories. An empty one adds nothing. It has to exist as long as the mount: if it
     // were removed, the root of the mount could not be listed any more.
     const lower = this.short([...below, join(this.layout.root, EMPTY)], 'self');
-    await this.#overlay(`lowerdir=${lower}${this.#mountOptions.always}`, at);
+    await this.#overlay(`lowerdir=${lower}${this.#mountOptions.always}${contextOption(label)}`, at);
   }
 
   override movableDifference(directory: string): string | undefined {
@@ -129,4 +133,9 @@ class OverlayDriver extends StackedDriver {
       throw internal('mounting the root file system', { cause: error });
     }
   }
+}
+
+/** The kernel takes what is in quotes as one value, though categories have commas. */
+function contextOption(label: string | undefined): string {
+  return label === undefined ? '' : `,context="${label}"`;
 }
