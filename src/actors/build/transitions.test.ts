@@ -1,0 +1,291 @@
+/**
+ * Every event in every state of a build, of its solving and of one step: the next state and the names of the actions;
+ * nothing is executed. What the planning of steps is told is noted.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  type AnyEventObject,
+  type AnyMachineSnapshot,
+  type AnyStateMachine,
+  initialTransition,
+  transition,
+} from 'xstate';
+import { cancelled, internal } from '../../errors/engine-error.js';
+import { assertTablesKnowStates, never } from '../../../test/support/pure-machines.js';
+import { type BuildInput, createBuildMachine } from './build.machine.js';
+import type { Solve } from './solve/solve.js';
+import { solveMachine } from './solve/solve.machine.js';
+import { stepMachine } from './solve/step.machine.js';
+
+interface Case {
+  readonly state: string;
+  readonly context: object;
+  readonly event: AnyEventObject;
+  /** The next state, the names of the actions, what was told meanwhile, and how it will have ended. */
+  readonly expected: readonly string[];
+}
+
+const failure = internal('no');
+const gone = cancelled('context canceled');
+const done = (id: string, output: unknown): AnyEventObject => ({ type: `xstate.done.actor.${id}`, output });
+const failed = (id: string, error: unknown): AnyEventObject => ({ type: `xstate.error.actor.${id}`, error });
+
+const STOP = 'xstate.stopChild';
+const SPAWN = 'xstate.spawnChild';
+
+/** The words that stand-ins were told since the case began. */
+let told: string[] = [];
+
+/** Steps that can begin: none, or one for each digest. */
+const solveOf = (...digests: readonly string[]): Solve =>
+  ({
+    next: () => digests.map((digest) => ({ executor: {}, work: { step: { digest } } })),
+    complete: (digest: string) => told.push(`complete ${digest}`),
+    abort: ({ message }: Error) => told.push(`abort ${message}`),
+  }) as unknown as Solve;
+
+/** Returns what the context has for the last word of the actor. */
+function endOf({ context: { result, error } }: AnyMachineSnapshot): string[] {
+  return [...(result ? ['result'] : []), ...(error ? [`error ${(error as Error).message}`] : [])];
+}
+
+function check(machine: AnyStateMachine, cases: Readonly<Record<string, Case>>): void {
+  for (const [name, { state, context, event, expected }] of Object.entries(cases)) {
+    test(`${machine.id}: ${name}`, () => {
+      told = [];
+      const [next, actions] = transition(machine, machine.resolveState({ value: state, context }), event);
+      assert.deepEqual([next.value, ...actions.map(({ type }) => type), ...told, ...endOf(next)], expected);
+    });
+  }
+  test(`${machine.id}: the table knows every state in which one can stay`, () => {
+    assertTablesKnowStates(
+      machine.root,
+      Object.values(cases).map(({ state }) => state),
+    );
+  });
+}
+
+const build = createBuildMachine({ classic: never, solve: never });
+const input = { request: { classic: undefined }, abort: new AbortController(), result: undefined, error: undefined };
+const cancel = { type: 'build.cancel' };
+
+check(build, {
+  'a classic build that is cancelled goes on until its step ends': {
+    state: 'building',
+    context: input,
+    event: cancel,
+    expected: ['building', 'abort'],
+  },
+  'a classic build that is done': {
+    state: 'building',
+    context: input,
+    event: done('0.build.building', {}),
+    expected: ['done', STOP, 'result'],
+  },
+  'a classic build that fails': {
+    state: 'building',
+    context: input,
+    event: failed('0.build.building', failure),
+    expected: ['failed', STOP, 'error no'],
+  },
+  'a build that is cancelled goes on until its steps have ended': {
+    state: 'solving',
+    context: input,
+    event: cancel,
+    expected: ['solving', 'abort'],
+  },
+  'a build that is done': {
+    state: 'solving',
+    context: input,
+    event: done('solve', { result: {} }),
+    expected: ['done', STOP, 'result'],
+  },
+  'a build that fails': {
+    state: 'solving',
+    context: input,
+    event: done('solve', { error: failure }),
+    expected: ['failed', STOP, 'error no'],
+  },
+  'a build that crashes': {
+    state: 'solving',
+    context: input,
+    event: failed('solve', failure),
+    expected: ['failed', STOP, 'error no'],
+  },
+});
+
+test('a build begins by the way that its client asked for', () => {
+  const begun = (request: object): unknown => {
+    const works = createBuildMachine({ classic: never, solve: () => solveOf() });
+    return initialTransition(works, { request, abort: new AbortController() } as BuildInput)[0].value;
+  };
+  assert.deepEqual([begun({ classic: {} }), begun({})], ['building', 'solving']);
+});
+
+const solving = (running: number, ...digests: readonly string[]): object => ({
+  solve: solveOf(...digests),
+  running,
+  result: undefined,
+  error: undefined,
+});
+const failing = (running: number): object => ({ ...solving(running, 'more'), error: failure });
+
+check(solveMachine, {
+  'a plan with steps': {
+    state: 'planning',
+    context: solving(0, 'a', 'b'),
+    event: done('0.solve.planning', undefined),
+    expected: ['solving', STOP, SPAWN, SPAWN],
+  },
+  'a plan without steps': {
+    state: 'planning',
+    context: solving(0),
+    event: done('0.solve.planning', undefined),
+    expected: ['exporting', STOP, SPAWN],
+  },
+  'a plan that fails': {
+    state: 'planning',
+    context: solving(0),
+    event: failed('0.solve.planning', failure),
+    expected: ['closing', STOP, SPAWN, 'error no'],
+  },
+  'a step that lets another one begin': {
+    state: 'solving',
+    context: solving(1, 'b'),
+    event: done('step-a', { digest: 'a', result: {} }),
+    expected: ['solving', SPAWN, 'complete a'],
+  },
+  'a step beside which others run': {
+    state: 'solving',
+    context: solving(2),
+    event: done('step-a', { digest: 'a', result: {} }),
+    expected: ['solving', 'complete a'],
+  },
+  'the last step': {
+    state: 'solving',
+    context: solving(1),
+    event: done('step-a', { digest: 'a', result: {} }),
+    expected: ['exporting', SPAWN, 'complete a'],
+  },
+  'a step that fails while others run': {
+    state: 'solving',
+    context: solving(2, 'c'),
+    event: done('step-a', { digest: 'a', error: failure }),
+    expected: ['solving', 'abort no', 'error no'],
+  },
+  'a step that fails as the last one': {
+    state: 'solving',
+    context: solving(1, 'c'),
+    event: done('step-a', { digest: 'a', error: failure }),
+    expected: ['closing', SPAWN, 'abort no', 'error no'],
+  },
+  'a step that crashes': {
+    state: 'solving',
+    context: solving(2),
+    event: failed('step-a', failure),
+    expected: ['solving', 'abort no', 'error no'],
+  },
+  'a step that ends after a failure': {
+    state: 'solving',
+    context: failing(2),
+    event: done('step-a', { digest: 'a', result: {} }),
+    expected: ['solving', 'complete a', 'error no'],
+  },
+  'the last step after a failure': {
+    state: 'solving',
+    context: failing(1),
+    event: done('step-a', { digest: 'a', error: gone }),
+    expected: ['closing', SPAWN, 'error no'],
+  },
+  'outputs that are made': {
+    state: 'exporting',
+    context: solving(0),
+    event: done('0.solve.exporting', {}),
+    expected: ['closing', STOP, SPAWN, 'result'],
+  },
+  'outputs that fail': {
+    state: 'exporting',
+    context: solving(0),
+    event: failed('0.solve.exporting', failure),
+    expected: ['closing', STOP, SPAWN, 'error no'],
+  },
+  'all given back': {
+    state: 'closing',
+    context: solving(0),
+    event: done('0.solve.closing', undefined),
+    expected: ['over', STOP],
+  },
+  'something not given back': {
+    state: 'closing',
+    context: solving(0),
+    event: failed('0.solve.closing', failure),
+    expected: ['over', STOP, 'error no'],
+  },
+});
+
+const step = {
+  executor: {},
+  work: { step: { digest: 'a' } },
+  missed: undefined,
+  freeProcessor: never,
+  result: undefined,
+  error: undefined,
+};
+
+check(stepMachine, {
+  'made before': {
+    state: 'lookingUp',
+    context: step,
+    event: done('0.step.lookingUp', { kind: 'found', result: {} }),
+    expected: ['done', STOP, 'release', 'tell', 'result'],
+  },
+  'not made before': {
+    state: 'lookingUp',
+    context: step,
+    event: done('0.step.lookingUp', { kind: 'missed' }),
+    expected: ['queued', STOP, SPAWN],
+  },
+  'cancelled while it is looked up': {
+    state: 'lookingUp',
+    context: step,
+    event: failed('0.step.lookingUp', gone),
+    expected: ['cancelled', STOP, 'release', 'tell', 'error context canceled'],
+  },
+  'cannot be looked up': {
+    state: 'lookingUp',
+    context: step,
+    event: failed('0.step.lookingUp', failure),
+    expected: ['failed', STOP, 'begin', 'release', 'tell', 'error no'],
+  },
+  'has a processor': {
+    state: 'queued',
+    context: step,
+    event: done('0.step.queued', never),
+    expected: ['running', STOP, 'begin', SPAWN],
+  },
+  'cancelled while it waits': {
+    state: 'queued',
+    context: step,
+    event: failed('0.step.queued', gone),
+    expected: ['cancelled', STOP, 'release', 'tell', 'error context canceled'],
+  },
+  'is done': {
+    state: 'running',
+    context: step,
+    event: done('0.step.running', {}),
+    expected: ['done', STOP, 'release', 'tell', 'result'],
+  },
+  'cancelled while it runs': {
+    state: 'running',
+    context: step,
+    event: failed('0.step.running', gone),
+    expected: ['cancelled', STOP, 'release', 'tell', 'error context canceled'],
+  },
+  fails: {
+    state: 'running',
+    context: step,
+    event: failed('0.step.running', failure),
+    expected: ['failed', STOP, 'release', 'tell', 'error no'],
+  },
+});
