@@ -176,7 +176,7 @@ let made: Buildx | undefined;
 /** The client, with a directory to build in `c`. */
 function buildx(): Buildx {
   if (made !== undefined) return made;
-  made = new Buildx(join(directory, 'work'), `unix://${front.path}`);
+  made = new Buildx(join(directory, 'work'), `unix://${front.path}`, 'docker');
   made.write('c/Dockerfile', 'FROM scratch\n');
   made.write('c/a/b', 'b');
   made.write('c/a-b', 'x'.repeat(100_000));
