@@ -40,6 +40,8 @@ async function startEngine(t: Context, ...args: string[]): Promise<Engine> {
 const MB = 1 << 20;
 /** The size of an image with which the first test replaces the small one. The long run: ENGINE_RESUME_MB=2000. */
 const LARGE_MB = Number(process.env['ENGINE_RESUME_MB'] ?? 0);
+/** A line with which a small image is long enough under way to be interrupted. */
+const SLOW = { downPerSecond: 20 * MB };
 /** These engines keep their downloads in `ENGINE_TMPDIR`. */
 const elsewhere = new Map<Engine, string>();
 const partialDir = (engine: Engine): string => elsewhere.get(engine) ?? join(engine.dir, 'data/image/partial');
@@ -105,16 +107,16 @@ test(
 );
 
 test('a client that leaves has its bytes used by the next one, of another repository, in ENGINE_TMPDIR', async (t) => {
-  const image = buildImage({ layers: [layer(40, 3)] });
+  const image = buildImage({ layers: [layer(16, 3)] });
   const registry = await registryWith(t, image, 'one', 'two');
-  const proxy = await startCuttingProxy(registry.host, {});
+  const proxy = await startCuttingProxy(registry.host, SLOW);
   t.after(() => proxy.stop());
   const temporary = await mkdtemp(join(tmpdir(), 'engined-temporary-'));
   const engine = await Engine.start(engined({ env: { ENGINE_TMPDIR: temporary } }));
   t.after(() => engine.discard());
   t.after(() => rm(temporary, { recursive: true, force: true }));
   elsewhere.set(engine, join(temporary, (await readdir(temporary)).join(), 'partial'));
-  const reply = await pullUntil(engine, `${proxy.host}/one:latest`, 8 * MB);
+  const reply = await pullUntil(engine, `${proxy.host}/one:latest`, 4 * MB);
   reply.close();
   const left = await waitFor('the transfer to end', async () => {
     const before = await kept(engine);
@@ -133,8 +135,10 @@ test('a client that leaves has its bytes used by the next one, of another reposi
 });
 
 test('what was damaged on disk is found out and fetched again', async (t) => {
-  const image = buildImage({ layers: [layer(30, 4)] });
+  const image = buildImage({ layers: [layer(10, 4)] });
   const registry = await registryWith(t, image, 'app');
+  const proxy = await startCuttingProxy(registry.host, SLOW);
+  t.after(() => proxy.stop());
   const engine = await startEngine(t);
   const blob = image.layers[0]?.blob ?? Buffer.alloc(0);
   const path = join(partialDir(engine), image.layers[0]?.digest.slice(7) ?? '');
@@ -151,26 +155,28 @@ test('what was damaged on disk is found out and fetched again', async (t) => {
     // A power cut may leave the length without the bytes.
     async (): Promise<void> => truncate(path, MB).then(() => truncate(path, 4 * MB)),
   ]) {
-    await pullUntil(engine, `${registry.host}/app:latest`, 4 * MB);
+    await pullUntil(engine, `${proxy.host}/app:latest`, 4 * MB);
     await engine.stop('SIGKILL');
     await damage();
     await engine.start();
-    const result = await pull(engine, `${registry.host}/app:latest`);
+    const result = await pull(engine, `${proxy.host}/app:latest`);
     assert.equal(result.error, undefined);
     assert.equal(
-      (await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${registry.host}/app:latest/json`)).Id,
+      (await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${proxy.host}/app:latest/json`)).Id,
       image.id,
     );
-    await callJson(engine.socketPath, 'DELETE', `/images/${registry.host}/app:latest`);
+    await callJson(engine.socketPath, 'DELETE', `/images/${proxy.host}/app:latest`);
     assert.deepEqual(await readdir(partialDir(engine)), []);
   }
 });
 
 test('a prune takes what broken pulls left, but not with a filter, and not from a pull under way', async (t) => {
-  const image = buildImage({ layers: [layer(40, 5)] });
+  const image = buildImage({ layers: [layer(12, 5)] });
   const registry = await registryWith(t, image, 'app');
+  const proxy = await startCuttingProxy(registry.host, SLOW);
+  t.after(() => proxy.stop());
   const engine = await startEngine(t);
-  await pullUntil(engine, `${registry.host}/app:latest`, 4 * MB);
+  await pullUntil(engine, `${proxy.host}/app:latest`, 4 * MB);
   await engine.stop('SIGKILL');
   await engine.start();
   const left = await kept(engine);
@@ -198,7 +204,7 @@ test('a prune takes what broken pulls left, but not with a filter, and not from 
   const reply = await open(
     engine.socketPath,
     'POST',
-    `/images/create?fromImage=${encodeURIComponent(`${registry.host}/app:latest`)}`,
+    `/images/create?fromImage=${encodeURIComponent(`${proxy.host}/app:latest`)}`,
   );
   let last = '';
   for await (const { status } of jsonLines<{ status?: string }>(reply.message)) {
