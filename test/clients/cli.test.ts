@@ -7,6 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { cliCalls, CliSession, TERMINAL } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { waitFor } from '../support/wait.js';
@@ -323,4 +324,57 @@ describe('the daemon itself', () => {
       ['create', 'attach', 'start', 'die', 'destroy'].map((action) => `${action} ${image}`),
     );
   });
+});
+
+test('what other tests do by requests has the outcome that it has with the CLI', async () => {
+  const refusal = (work: Promise<string>): Promise<string> =>
+    work.then(
+      () => assert.fail('is not refused'),
+      (error: Error) => error.message,
+    );
+  const both = async (...args: string[]): Promise<void> =>
+    assert.equal(await engineOk(engine, args), await ok(...args), args.join(' '));
+  const refused = async (...args: string[]): Promise<void> => {
+    // The CLI may say more, of what else it was given.
+    const [ours, theirs] = [await refusal(engineOk(engine, args)), await refusal(ok(...args))];
+    assert.equal(theirs.slice(0, ours.length), ours);
+  };
+  await ok('volume', 'create', 'used');
+  const made = [await ok('create', '--name', 'made', '-v', 'used:/v', image, 'sleep', '1000')];
+  made.push(
+    await engineOk(engine, ['run', '-d', '--name', 'up', '--network', 'none', '--init', image, 'sleep', '9999']),
+  );
+  try {
+    assert.equal(
+      await field('up', '{{.State.Running}} {{.HostConfig.NetworkMode}} {{.HostConfig.Init}}'),
+      'true none true',
+    );
+    assert.equal(await field('up', '{{.Path}} {{.Args}}'), 'sleep [9999]');
+    await refused('create', '--name', 'up', image);
+    await assert.rejects(engineOk(engine, ['run', '-d', '--name', 'up', image]), /ended with 125: .*Conflict/);
+    await both('exec', 'up', 'sh', '-c', 'echo one; echo two >&2');
+    await refused('exec', 'up', 'sh', '-c', 'echo one; echo two >&2; exit 3');
+    await refused('exec', 'made', 'true');
+    await refused('exec', 'none', 'true');
+    await refused('start', 'up', 'none');
+    await refused('pause', 'made');
+    assert.equal(await engineOk(engine, ['pause', 'up']), 'up');
+    await refused('pause', 'up');
+    assert.equal(await engineOk(engine, ['unpause', 'up']), 'up');
+    await refused('unpause', 'up');
+    await refused('kill', 'made');
+    await refused('stop', '-t', '0', 'none');
+    await refused('restart', '-t', '0', 'up', 'none');
+    await refused('rm', 'up', 'none');
+    await both('rm', '-f', 'none');
+    await refused('volume', 'rm', 'used', 'none');
+    await both('volume', 'rm', '-f', 'none');
+    await refused('network', 'rm', 'bridge', 'none');
+    await engineOk(engine, ['kill', '-s', 'TERM', 'up']);
+    await engineOk(engine, ['rm', '-f', '-v', ...made]);
+    assert.equal(await ok('ps', '-aq'), '');
+  } finally {
+    await ok('rm', '-f', ...made);
+    await ok('volume', 'rm', 'used');
+  }
 });

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import type { SeededRegistry } from '../support/busybox-image.js';
-import { dockerOk } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -41,7 +41,7 @@ after(() => cleanup.run());
 afterEach(() => removeContainers(engine));
 
 function ok(...args: string[]): Promise<string> {
-  return dockerOk(engine, args);
+  return engineOk(engine, args);
 }
 
 async function stateOf(name: string): Promise<Inspection['State']> {

@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -44,7 +45,7 @@ before(async () => {
 after(() => cleanup.run());
 
 const create = (name: string, ...args: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['create', '--name', name, ...args, image, 'sh', '-c', TELL]);
+  engineOk(engine, ['create', '--name', name, ...args, image, 'sh', '-c', TELL]);
 
 async function tell(name: string): Promise<string[]> {
   const lines = (await dockerOk(engine, ['start', '-a', name])).split('\n');
@@ -104,13 +105,13 @@ test('limits, privileges and init are those of the options when the container wa
 
 test('a process of exec has the privileges that its container was created with', async () => {
   await restart(ALL);
-  const id = await dockerOk(engine, ['create', '--init=false', image, 'sleep', '600']);
+  const id = await engineOk(engine, ['create', '--init=false', image, 'sleep', '600']);
   await restart(NONE);
-  await dockerOk(engine, ['start', id]);
+  await engineOk(engine, ['start', id]);
   // Soft limits of an exec are raised by some versions of the runtime, whatever they are told.
   assert.equal(
-    await dockerOk(engine, ['exec', id, 'sh', '-c', 'ulimit -Hn; grep -c "NoNewPrivs:.1" /proc/self/status']),
+    await engineOk(engine, ['exec', id, 'sh', '-c', 'ulimit -Hn; grep -c "NoNewPrivs:.1" /proc/self/status']),
     '200\n1',
   );
-  await dockerOk(engine, ['rm', '-f', id]);
+  await engineOk(engine, ['rm', '-f', id]);
 });

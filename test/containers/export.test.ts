@@ -6,8 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { describeTree } from '../support/describe-tree.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call } from '../support/http.js';
@@ -25,7 +26,7 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
+const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
 const exported = async (container: string): Promise<Buffer> =>
   (await call(engine.socketPath, 'GET', `/containers/${container}/export`)).body;
 const names = (tar: Buffer): string[] =>

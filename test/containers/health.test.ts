@@ -6,8 +6,9 @@ import { after, afterEach, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
@@ -45,7 +46,7 @@ after(() => cleanup.run());
 afterEach(() => removeContainers(engine));
 
 function ok(...args: string[]): Promise<string> {
-  return dockerOk(engine, args);
+  return engineOk(engine, args);
 }
 
 async function state(name: string): Promise<State> {

@@ -6,6 +6,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { dockerd } from '../support/dockerd.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -15,7 +16,7 @@ import { waitFor } from '../support/wait.js';
 const cleanup = new Cleanup();
 let engine: Engine;
 let image: string;
-const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
+const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
 
 before(async () => {
   ({ engine, image } = await startEngineWithImage(cleanup));
@@ -120,7 +121,7 @@ test('where containers are kept apart a link opens what is exposed, to its owner
     isPeer ? dockerd({ args: ['--icc=false'] }) : engined({ args: ['--icc=false'] }),
   );
   const run = (name: string, ...args: string[]): Promise<string> =>
-    dockerOk(apart.engine, ['run', '-d', '--name', name, ...args, apart.image, 'sleep', '1000']);
+    engineOk(apart.engine, ['run', '-d', '--name', name, ...args, apart.image, 'sleep', '1000']);
   const inspect = async (name: string): Promise<{ netns: string; address: string }> => {
     const [netns = '', address = ''] = (
       await dockerOk(apart.engine, [
@@ -156,7 +157,7 @@ test('where containers are kept apart a link opens what is exposed, to its owner
     assert.deepEqual(await reach('other'), ['-', '-', '-']);
     // The address may be another one after the restart.
     await stop();
-    await dockerOk(apart.engine, ['restart', '-t', '0', 'db']);
+    await engineOk(apart.engine, ['restart', '-t', '0', 'db']);
     stop = await startEchoServer((await inspect('db')).netns, [5432, 81], [53]);
     assert.deepEqual(await reach('web'), ['5432', '53', '-']);
     if (!isPeer) {
@@ -165,14 +166,14 @@ test('where containers are kept apart a link opens what is exposed, to its owner
       await waitFor('the links to be open again', async () => (await reach('web')).join() === '5432,53,-');
       assert.deepEqual(await reach('other'), ['-', '-', '-']);
     }
-    await dockerOk(apart.engine, ['rm', '--link', 'web/db']);
+    await engineOk(apart.engine, ['rm', '--link', 'web/db']);
     assert.deepEqual(await reach('web'), ['-', '-', '-']);
     if (!isPeer)
       assert.doesNotMatch(
         execFileSync('ip', ['-d', 'link', 'show', 'type', 'veth'], { encoding: 'utf8' }),
         /isolated off/,
       );
-    await dockerOk(apart.engine, ['rm', '-f', 'web', 'other']);
+    await engineOk(apart.engine, ['rm', '-f', 'web', 'other']);
   } finally {
     await kept.run();
   }

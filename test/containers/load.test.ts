@@ -13,6 +13,7 @@ import type { Listener } from '../../src/http/listener.js';
 import { route } from '../../src/http/route.js';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, RawConnection } from '../support/http.js';
@@ -218,8 +219,8 @@ describe('a daemon', () => {
 
   test('reads answer while shims are stopped, ten pulls hang and a prune runs', { timeout: 120_000 }, async () => {
     const ids = [
-      await dockerOk(engine, ['run', '-d', SEEDED_IMAGE, 'sleep', '1000']),
-      await dockerOk(engine, ['run', '-d', SEEDED_IMAGE, 'sleep', '1000']),
+      await engineOk(engine, ['run', '-d', SEEDED_IMAGE, 'sleep', '1000']),
+      await engineOk(engine, ['run', '-d', SEEDED_IMAGE, 'sleep', '1000']),
     ];
     const slow = await startFaultyServer();
     slow.intercept = () => true;
@@ -271,6 +272,6 @@ describe('a daemon', () => {
       await Promise.all(pending.map((session) => session.ended()));
       await slow.stop();
     }
-    await dockerOk(engine, ['rm', '-f', ...ids]);
+    await engineOk(engine, ['rm', '-f', ...ids]);
   });
 });

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
@@ -91,7 +92,7 @@ async function live(runtime: string): Promise<void> {
   try {
     await api('POST', `/containers/${id}/start`);
     assert.equal((await inspect(id)).HostConfig.Runtime, runtime);
-    assert.equal(await dockerOk(engine, ['exec', id, 'sh', '-c', 'echo inside; id -u']), 'inside\n0');
+    assert.equal(await engineOk(engine, ['exec', id, 'sh', '-c', 'echo inside; id -u']), 'inside\n0');
     await api('POST', `/containers/${id}/pause`);
     await api('POST', `/containers/${id}/unpause`);
     await api('POST', `/containers/${id}/update`, { Memory: 48 * MIB, MemorySwap: 48 * MIB });
@@ -138,7 +139,7 @@ test('what the daemon sets for all containers is in force and shown; runtimes te
     { Name: 'nofile', Soft: 100, Hard: 200 },
   ]);
   assert.equal(await dockerOk(engine, ['start', '-a', Id]), '100\n0');
-  await dockerOk(engine, ['rm', Id]);
+  await engineOk(engine, ['rm', Id]);
   type Info = {
     SecurityOptions: string[];
     Runtimes: Record<string, { path: string; status?: Record<string, string> }>;
@@ -235,7 +236,7 @@ test('a registered shim, the options of the reference shim, and arguments of a d
 
 test('a name that nobody registered', async () => {
   await assert.rejects(
-    dockerOk(engine, ['create', '--runtime', 'nobody', SEEDED_IMAGE]),
+    engineOk(engine, ['create', '--runtime', 'nobody', SEEDED_IMAGE]),
     /unknown or invalid runtime name: nobody/,
   );
   await assert.rejects(

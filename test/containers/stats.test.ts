@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { totalmem, cpus } from 'node:os';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { CliSession, docker, dockerOk } from '../support/cli.js';
+import { CliSession, docker } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
@@ -62,7 +63,7 @@ after(() => cleanup.run());
 afterEach(() => removeContainers(engine));
 
 function ok(...args: string[]): Promise<string> {
-  return dockerOk(engine, args);
+  return engineOk(engine, args);
 }
 
 function stats(name: string, query: string): Promise<Stats> {

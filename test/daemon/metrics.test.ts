@@ -10,6 +10,7 @@ import { after, before, test } from 'node:test';
 import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { startFaultyServer } from '../support/faulty-registry.js';
@@ -86,7 +87,7 @@ test('series are there before anything has happened', async () => {
 
 test('what containers, pulls and requests do is counted', async () => {
   await dockerOk(engine, ['pull', '-q', image]);
-  await dockerOk(engine, ['run', '-d', '--name', 'up', image, 'sleep', '1000']);
+  await engineOk(engine, ['run', '-d', '--name', 'up', image, 'sleep', '1000']);
   await dockerOk(engine, ['run', '--name', 'once', image, 'echo', 'hello']);
   await call(engine.socketPath, 'GET', '/containers/nobody/json');
   await call(engine.socketPath, 'GET', '/nowhere');
@@ -116,9 +117,9 @@ test('what containers, pulls and requests do is counted', async () => {
     [],
     'a path became a series',
   );
-  await dockerOk(engine, ['rm', '-f', 'up', 'once']);
+  await engineOk(engine, ['rm', '-f', 'up', 'once']);
   // Its policy starts it again and again; while it waits, it is stopped for metrics and info alike.
-  await dockerOk(engine, ['run', '-d', '--name', 'loop', '--restart', 'always', image, 'true']);
+  await engineOk(engine, ['run', '-d', '--name', 'loop', '--restart', 'always', image, 'true']);
   const starts = 'engine_daemon_container_actions_seconds_count{action="start"}';
   await waitFor('starts by policy', async () => ((await metrics()).get(starts) ?? 0) >= 5, 60_000);
   await waitFor(
@@ -134,7 +135,7 @@ test('what containers, pulls and requests do is counted', async () => {
     },
     60_000,
   );
-  await dockerOk(engine, ['rm', '-f', 'loop']);
+  await engineOk(engine, ['rm', '-f', 'loop']);
 });
 
 test('pulls and imports that fail inside their stream are no successes', async () => {
@@ -179,7 +180,7 @@ test('lines that non-blocking mode dropped are counted here as in inspect', asyn
   assert.ok(dropped > 0, String(dropped));
   assert.equal((await dockerOk(engine, ['logs', 'hasty'])).split('\n').length + dropped, 300_000);
   await waitFor('the metric', async () => (await metrics()).get('engine_log_dropped_lines_total') === dropped);
-  await dockerOk(engine, ['rm', 'hasty']);
+  await engineOk(engine, ['rm', 'hasty']);
 });
 
 test('what containers do on networks, health checks and readings of logs are counted', async () => {
@@ -191,7 +192,7 @@ test('what containers do on networks, health checks and readings of logs are cou
   };
   const before = await actions('allocate', 'connect', 'release');
   const flags = ['--health-interval', '100ms', '--health-cmd'];
-  await dockerOk(engine, ['run', '-d', '--name', 'sick', ...flags, 'false', image, 'sleep', '1000']);
+  await engineOk(engine, ['run', '-d', '--name', 'sick', ...flags, 'false', image, 'sleep', '1000']);
   await dockerOk(engine, ['network', 'create', 'more']);
   await dockerOk(engine, ['network', 'connect', 'more', 'sick']);
   await waitFor(
@@ -200,8 +201,8 @@ test('what containers do on networks, health checks and readings of logs are cou
     60_000,
   );
   const path = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'sick']);
-  await dockerOk(engine, ['rm', '-f', 'sick']);
-  await dockerOk(engine, ['network', 'rm', 'more']);
+  await engineOk(engine, ['rm', '-f', 'sick']);
+  await engineOk(engine, ['network', 'rm', 'more']);
   const wanted = [1, 2, 1].map((count, index) => count + (before[index] ?? 0)).join();
   await waitFor(
     'the networks to be left',
@@ -220,7 +221,7 @@ test('what containers do on networks, health checks and readings of logs are cou
     async () => (await metrics()).get('logger_log_read_operations_failed_total') === 1,
     60_000,
   );
-  await dockerOk(engine, ['rm', 'unreadable']);
+  await engineOk(engine, ['rm', 'unreadable']);
 });
 
 test('the address serves the metrics only', async () => {

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -92,7 +92,7 @@ async function dumpAfterSignal(): Promise<StateFile> {
 }
 
 test('SIGUSR1 writes what the daemon is doing, and opens no debugger', async () => {
-  await dockerOk(engine, ['run', '-d', '--name', 'up', '--env', `PASSWORD=${SECRET}`, image, 'sleep', '1000']);
+  await engineOk(engine, ['run', '-d', '--name', 'up', '--env', `PASSWORD=${SECRET}`, image, 'sleep', '1000']);
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'GET', '/containers/up/json');
   const events = await open(engine.socketPath, 'GET', '/events');
   const state = await dumpAfterSignal();
@@ -129,7 +129,7 @@ test('SIGUSR1 writes what the daemon is doing, and opens no debugger', async () 
     state.log.join(''),
   );
   assert.deepEqual(listenedOn(engine.pid), []);
-  await dockerOk(engine, ['rm', '-f', 'up']);
+  await engineOk(engine, ['rm', '-f', 'up']);
 });
 
 test('files of many signals do not pile up', async () => {

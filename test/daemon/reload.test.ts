@@ -8,6 +8,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -187,7 +188,7 @@ test('default-runtime and runtimes: the next container uses them', async () => {
   assert.equal(existsSync(calls), true);
   await writeFile(calls, '');
   await reload({ runtimes: { noting: { path: script } }, 'default-runtime': 'noting' });
-  const id = await dockerOk(engine, ['create', registry.reference, 'true']);
+  const id = await engineOk(engine, ['create', registry.reference, 'true']);
   assert.equal(
     (await callJson<{ HostConfig: { Runtime: string } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).HostConfig
       .Runtime,
@@ -195,8 +196,8 @@ test('default-runtime and runtimes: the next container uses them', async () => {
   );
 
   await reload({});
-  await assert.rejects(dockerOk(engine, ['start', id]), /unknown or invalid runtime name: noting/);
-  await dockerOk(engine, ['rm', id]);
+  await assert.rejects(engineOk(engine, ['start', id]), /unknown or invalid runtime name: noting/);
+  await engineOk(engine, ['rm', id]);
 });
 
 test('registry-mirrors: the next pull asks them', async () => {
@@ -288,11 +289,11 @@ test('max-download-attempts: so often, then no more', async () => {
 });
 
 test('live-restore: containers outlive the daemon', async () => {
-  const id = await dockerOk(engine, ['run', '-d', '--stop-timeout', '1', registry.reference, 'sleep', '600']);
+  const id = await engineOk(engine, ['run', '-d', '--stop-timeout', '1', registry.reference, 'sleep', '600']);
   const pid = async (): Promise<number> =>
     (await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.Pid;
   const supervisor = async (): Promise<string> => readFile(join(engine.dir, 'exec/supervisor/supervisor.pid'), 'utf8');
-  const ends = await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '600']);
+  const ends = await engineOk(engine, ['run', '-d', registry.reference, 'sleep', '600']);
   const before = [await pid(), await supervisor()];
   const waiting = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${ends}/json`);
   await reload({ 'live-restore': true });
@@ -305,14 +306,14 @@ test('live-restore: containers outlive the daemon', async () => {
   assert.deepEqual([await pid(), await supervisor()], before);
   const ended = await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${ends}/json`);
   assert.equal(ended.State.ExitCode, 137);
-  await dockerOk(engine, ['rm', ends]);
+  await engineOk(engine, ['rm', ends]);
   await reload({ 'live-restore': true });
   await reload({});
   assert.equal(await engine.stop(), 0);
   assert.equal(existsSync(`/proc/${before[0]}`), false);
   await assert.rejects(supervisor(), { code: 'ENOENT' });
   await engine.start();
-  await dockerOk(engine, ['rm', id]);
+  await engineOk(engine, ['rm', id]);
 });
 
 test('shutdown-timeout: how long containers may take', async () => {
@@ -329,7 +330,7 @@ test('shutdown-timeout: how long containers may take', async () => {
     [1, 137],
     [10, 7],
   ] as const) {
-    const id = await dockerOk(engine, slow);
+    const id = await engineOk(engine, slow);
     await reload({ 'shutdown-timeout': timeout });
     assert.equal(await engine.stop(), 0);
     await engine.start();
@@ -338,7 +339,7 @@ test('shutdown-timeout: how long containers may take', async () => {
         .ExitCode,
       exitCode,
     );
-    await dockerOk(engine, ['rm', id]);
+    await engineOk(engine, ['rm', id]);
   }
 });
 

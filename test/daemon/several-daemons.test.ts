@@ -11,6 +11,7 @@ import { promisify } from 'node:util';
 import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
@@ -37,13 +38,13 @@ test('three daemons side by side, one of which ends', async () => {
     for (let n = 0; n < 3; n++) {
       const engine = await Engine.start(await withImage(engined()));
       engines.push(engine);
-      await dockerOk(engine, ['run', '-d', '--name', 'same-name', '--stop-timeout', '1', SEEDED_IMAGE, 'sleep', '600']);
+      await engineOk(engine, ['run', '-d', '--name', 'same-name', '--stop-timeout', '1', SEEDED_IMAGE, 'sleep', '600']);
     }
     const gateways = await Promise.all(engines.map(gatewayOf));
     assert.equal(new Set(gateways).size, 3);
     for (const engine of engines) assert.equal(await dockerOk(engine, ['ps', '--format', '{{.Names}}']), 'same-name');
     const reaches = (engine: Engine, n: number): Promise<string> =>
-      dockerOk(engine, ['exec', 'same-name', 'ping', '-c', '1', '-w', '5', gateways[n] ?? '']);
+      engineOk(engine, ['exec', 'same-name', 'ping', '-c', '1', '-w', '5', gateways[n] ?? '']);
 
     // Last in, first out: each is checked for leftovers against what was there when it came.
     const [first, second, third] = engines as [Engine, Engine, Engine];
@@ -170,7 +171,7 @@ test('data-root and the directory of temporary files may be symbolic links', asy
         'its end',
         async () => !(await readdir(join(dir, 'tmp'), { recursive: true })).some((name) => name.includes('/import-')),
       );
-      await dockerOk(engine, ['rm', 'one']);
+      await engineOk(engine, ['rm', 'one']);
     } finally {
       await engine.close();
     }
@@ -182,7 +183,7 @@ test('data-root and the directory of temporary files may be symbolic links', asy
 test('asked a third time, the daemon ends at once', async () => {
   const engine = await Engine.start(await withImage(engined()));
   try {
-    await dockerOk(engine, ['run', '-d', '--stop-timeout', '30', SEEDED_IMAGE, 'sleep', '600']);
+    await engineOk(engine, ['run', '-d', '--stop-timeout', '30', SEEDED_IMAGE, 'sleep', '600']);
     const { pid } = engine;
     process.kill(pid, 'SIGTERM');
     await waitFor('the stop to begin', () => engine.log.includes('msg=stopping'));

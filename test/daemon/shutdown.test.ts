@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -56,20 +57,20 @@ const exitCode = async (name: string): Promise<number> => {
 
 test('containers get all of the shutdown timeout, and their own time where they name one', async () => {
   const slow = "trap 'sleep 11; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
-  await dockerOk(engine, ['run', '-d', '--name', 'slow', image, 'sh', '-c', slow]);
-  await dockerOk(engine, ['run', '-d', '--name', 'patient', '--stop-timeout', '-1', image, 'sh', '-c', slow]);
-  await dockerOk(engine, ['run', '-d', '--name', 'hasty', '--stop-timeout', '1', image, 'sh', '-c', slow]);
+  await engineOk(engine, ['run', '-d', '--name', 'slow', image, 'sh', '-c', slow]);
+  await engineOk(engine, ['run', '-d', '--name', 'patient', '--stop-timeout', '-1', image, 'sh', '-c', slow]);
+  await engineOk(engine, ['run', '-d', '--name', 'hasty', '--stop-timeout', '1', image, 'sh', '-c', slow]);
   for (const name of ['slow', 'patient', 'hasty']) {
     await waitFor(`the trap of ${name}`, async () => (await dockerOk(engine, ['logs', name])) === 'ready', 60_000);
   }
   assert.equal(await engine.stop(), 0);
   await engine.start();
   assert.deepEqual([await exitCode('slow'), await exitCode('patient'), await exitCode('hasty')], [7, 7, 137]);
-  await dockerOk(engine, ['rm', 'slow', 'patient', 'hasty']);
+  await engineOk(engine, ['rm', 'slow', 'patient', 'hasty']);
 });
 
 test('a start that is interrupted ends in order, wherever it is', async () => {
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '-d',
     '--name',
@@ -95,7 +96,7 @@ test('a start that is interrupted ends in order, wherever it is', async () => {
     );
   }
   await engine.start();
-  await dockerOk(engine, ['rm', '-f', 'back']);
+  await engineOk(engine, ['rm', '-f', 'back']);
 });
 
 test('a step of the end that fails does not keep the others from being made', async () => {

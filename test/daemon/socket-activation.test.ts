@@ -15,6 +15,7 @@ import { Authority, tlsFlags } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { freePort } from '../support/free-port.js';
@@ -77,8 +78,8 @@ test('systemd-socket-activate: unix and tcp at once, an address of our own besid
     assert.equal(await (await fetch(`http://127.0.0.1:${port}/_ping`)).text(), 'OK');
     assert.equal((await call(own, 'GET', '/_ping')).text, 'OK');
     await dockerOk(engine, ['pull', '-q', registry.reference]);
-    const id = await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']);
-    assert.equal(await dockerOk(engine, ['exec', id, 'sh', '-c', 'env | grep -c LISTEN_ || true']), '0');
+    const id = await engineOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']);
+    assert.equal(await engineOk(engine, ['exec', id, 'sh', '-c', 'env | grep -c LISTEN_ || true']), '0');
     const inode = (pid: number | string, fd: string): string => readlinkSync(`/proc/${pid}/fd/${fd}`);
     const sockets = ['3', '4'].map((fd) => inode(engine.pid, fd));
     for (const { pid, command } of processesOf(engine.dir)) {
@@ -87,7 +88,7 @@ test('systemd-socket-activate: unix and tcp at once, an address of our own besid
       for (const fd of readdirSync(`/proc/${pid}/fd`))
         assert.ok(!sockets.includes(inode(pid, fd)), `${command} has a listening socket`);
     }
-    await dockerOk(engine, ['rm', '-f', id]);
+    await engineOk(engine, ['rm', '-f', id]);
   } finally {
     await closeActivated(engine);
   }

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
@@ -41,7 +41,7 @@ before(async () => {
 
 after(() => cleanup.run());
 
-const ok = (...args: readonly string[]): Promise<string> => dockerOk(engine, [...args]);
+const ok = (...args: readonly string[]): Promise<string> => engineOk(engine, [...args]);
 
 /** These commands need worker threads: each is another task. */
 async function useThreads(name: string): Promise<void> {

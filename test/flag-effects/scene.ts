@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { OptionName } from '../../src/config/options.js';
 import type { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import type { EnginedOptions } from '../support/engined.js';
 import { callJson } from '../support/http.js';
@@ -25,7 +25,7 @@ export class Scene {
   ) {}
 
   docker(...args: readonly string[]): Promise<string> {
-    return dockerOk(this.engine, args);
+    return engineOk(this.engine, args);
   }
 
   /** Runs a command to its end in a container that is made for it. */

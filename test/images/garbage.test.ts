@@ -12,6 +12,7 @@ import { after, before, describe, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
@@ -106,13 +107,13 @@ describe('by watermarks', () => {
   test('the oldest go until enough is free; those of containers stay, and so does what is young', async () => {
     const begin = String(Date.now() / 1000);
     await bring('used', 1);
-    await dockerOk(engine, ['create', '--name', 'user', 'used:1', 'sh']);
+    await engineOk(engine, ['create', '--name', 'user', 'used:1', 'sh']);
     await bring('first', 2);
     await bring('second', 3);
     await bring('third', 4);
     // A container, gone again, makes its image the most recently used one.
-    await dockerOk(engine, ['create', '--name', 'gone', 'first:1', 'sh']);
-    await dockerOk(engine, ['rm', 'gone']);
+    await engineOk(engine, ['create', '--name', 'gone', 'first:1', 'sh']);
+    await engineOk(engine, ['rm', 'gone']);
     assert.deepEqual(await names(engine), ['first:1', 'second:1', 'third:1', 'used:1']);
     await new Promise((resolve) => setTimeout(resolve, 2500));
     await bring('fourth', 5);
@@ -139,11 +140,11 @@ describe('by watermarks', () => {
   });
 
   test('with nothing that may go, the log says so', async () => {
-    for (const name of ['first', 'fourth']) await dockerOk(engine, ['create', `${name}:1`, 'sh']);
+    for (const name of ['first', 'fourth']) await engineOk(engine, ['create', `${name}:1`, 'sh']);
     await bring('fifth', 6);
-    await dockerOk(engine, ['create', 'fifth:1', 'sh']);
+    await engineOk(engine, ['create', 'fifth:1', 'sh']);
     await bring('sixth', 7);
-    await dockerOk(engine, ['create', 'sixth:1', 'sh']);
+    await engineOk(engine, ['create', 'sixth:1', 'sh']);
     await waitFor('a warning', () => /above the high watermark, but no image can be removed/.test(engine.log), 20_000);
     assert.deepEqual(await names(engine), ['fifth:1', 'first:1', 'fourth:1', 'sixth:1', 'used:1']);
   });

@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
@@ -63,7 +64,7 @@ const described = (one: BuiltImage): Json => ({
 test('of an index: which manifest is here, for whom, and what the others are', async () => {
   const name = `${registry.host}/multi:latest`;
   await pullOk(engine, name);
-  const id = await dockerOk(engine, ['create', name, '/f']);
+  const id = await engineOk(engine, ['create', name, '/f']);
   const check = async (): Promise<void> => {
     const image = await inspect('1.51', name, '?manifests=1');
     assert.equal(image['Id'], amd64.id);
@@ -220,7 +221,7 @@ test('a loaded image has the descriptor of its entry in the archive, until it is
 
 test('an image that no registry had has none until it is pushed', async () => {
   await dockerOk(engine, ['pull', '-q', registry.reference]);
-  await dockerOk(engine, ['create', '--name', 'made', registry.reference, 'sh']);
+  await engineOk(engine, ['create', '--name', 'made', registry.reference, 'sh']);
   const name = `${registry.host}/made:1`;
   await dockerOk(engine, ['commit', 'made', name]);
   const before = await inspect('1.51', name, '?manifests=1');
@@ -237,5 +238,5 @@ test('an image that no registry had has none until it is pushed', async () => {
     (after['Manifests'] as Json[]).map(({ ID, Available }) => [ID, Available]),
     [[pushed?.[1], true]],
   );
-  await dockerOk(engine, ['rm', 'made']);
+  await engineOk(engine, ['rm', 'made']);
 });

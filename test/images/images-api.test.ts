@@ -10,6 +10,7 @@ import { after, before, test } from 'node:test';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
@@ -125,7 +126,7 @@ test(
       call(engine.socketPath, 'POST', `/containers/create${query}`, { json: { Image: 'foreign:1', Cmd: ['/f'] } });
     const made = async (query: string): Promise<string[]> => {
       const { Id, Warnings } = JSON.parse((await create(query)).text) as { Id: string; Warnings: string[] };
-      await dockerOk(engine, ['rm', Id]);
+      await engineOk(engine, ['rm', Id]);
       return Warnings;
     };
     const warning = (await made('')).join();
@@ -191,7 +192,7 @@ test('what is no archive is not imported', async () => {
 });
 
 test('prune takes the untagged, and tells what was freed', async () => {
-  const container = await dockerOk(engine, ['create', registry.reference]);
+  const container = await engineOk(engine, ['create', registry.reference]);
   const made = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/commit?container=${container}`);
   const kept = await callJson<{ ImagesDeleted: unknown }>(
     engine.socketPath,
@@ -205,7 +206,7 @@ test('prune takes the untagged, and tells what was freed', async () => {
     '/images/prune',
   );
   assert.ok(ImagesDeleted.some(({ Deleted }) => Deleted === made.Id));
-  await dockerOk(engine, ['rm', container]);
+  await engineOk(engine, ['rm', container]);
   assert.equal((await get<Json[]>('/images/json')).length, 1);
 });
 
@@ -223,9 +224,9 @@ test('inspect tells where the layers are', async () => {
 
 test('removal: names first, then the image with its layers; records and events tell each', async () => {
   const since = Math.floor(Date.now() / 1000);
-  const container = await dockerOk(engine, ['create', registry.reference, 'sh']);
+  const container = await engineOk(engine, ['create', registry.reference, 'sh']);
   await dockerOk(engine, ['commit', '-m', 'a comment', '-a', 'an author', '-c', 'ENV A=1', container, 'one:a']);
-  await dockerOk(engine, ['rm', container]);
+  await engineOk(engine, ['rm', container]);
   const image = await get<{
     Id: string;
     Comment: string;
@@ -284,7 +285,7 @@ test('removal: names first, then the image with its layers; records and events t
 
 test('images of containers are kept, or only untagged', async () => {
   await dockerOk(engine, ['tag', registry.reference, 'used:1']);
-  const container = await dockerOk(engine, ['create', 'used:1']);
+  const container = await engineOk(engine, ['create', 'used:1']);
   const short = registry.image.id.slice(7, 19);
   await refused(
     409,
@@ -302,12 +303,12 @@ test('images of containers are kept, or only untagged', async () => {
     'DELETE',
     `/images/${registry.reference}`,
   );
-  await dockerOk(engine, ['rm', container]);
+  await engineOk(engine, ['rm', container]);
   await refused(404, /No such image: used:1/, 'DELETE', '/images/used:1');
 });
 
 test('before and since, and what an image shares', async () => {
-  const container = await dockerOk(engine, ['create', registry.reference, 'sh']);
+  const container = await engineOk(engine, ['create', registry.reference, 'sh']);
   await dockerOk(engine, ['commit', container, 'newer:1']);
   const ids = async (query: string): Promise<unknown[]> =>
     (await get<Json[]>(`/images/json?${query}`)).map(({ Id }) => Id);
@@ -323,7 +324,7 @@ test('before and since, and what an image shares', async () => {
     assert.equal(base.SharedSize, base.Size);
     assert.equal(shared.find((one) => one.Id === Id)?.SharedSize, base.Size);
   }
-  await dockerOk(engine, ['rm', container]);
+  await engineOk(engine, ['rm', container]);
   await dockerOk(engine, ['rmi', 'newer:1']);
 });
 

@@ -12,6 +12,7 @@ import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { dockerd, whyNoDockerd } from '../support/dockerd.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -116,9 +117,9 @@ describe('the documented layout', () => {
   });
 
   test('several images share their blobs; by ID, digest and prefix they have no names', async () => {
-    const container = await dockerOk(engine, ['create', registry.reference, 'sh']);
+    const container = await engineOk(engine, ['create', registry.reference, 'sh']);
     await dockerOk(engine, ['commit', container, 'child:1']);
-    await dockerOk(engine, ['rm', container]);
+    await engineOk(engine, ['rm', container]);
     await dockerOk(engine, [
       'save',
       '-o',

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startSeededRegistry } from '../support/busybox-image.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { pullOk } from '../support/pulls.js';
@@ -32,7 +32,7 @@ test('this file fails', async () => {
   const registry = await startSeededRegistry();
   const engine = await Engine.start(engined());
   await pullOk(engine, registry.reference);
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '-d',
     '-p',
@@ -49,8 +49,8 @@ test('this file fails', async () => {
   mkdirSync(mountPoint);
   execFileSync('mount', ['-t', 'tmpfs', 'poison', mountPoint]);
   if (process.env['POISON'] === 'hang') {
-    const paused = await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', POISON_SECONDS]);
-    await dockerOk(engine, ['pause', paused]);
+    const paused = await engineOk(engine, ['run', '-d', registry.reference, 'sleep', POISON_SECONDS]);
+    await engineOk(engine, ['pause', paused]);
   }
   fillControlGroup();
   if (process.env['POISON'] === 'hang') await new Promise((resolve) => setTimeout(resolve, 2 ** 31 - 1));

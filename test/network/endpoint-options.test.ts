@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
@@ -30,7 +31,7 @@ interface Shown {
 }
 
 const inside = (name: string, ...command: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['exec', name, ...command]).then((text) => text.trim());
+  engineOk(engine, ['exec', name, ...command]).then((text) => text.trim());
 const create = async (
   path: string,
   json: object,
@@ -100,7 +101,7 @@ test('links have the names, parameters and addresses that are asked for, at the 
   await engine.start();
   await dockerOk(engine, ['network', 'disconnect', 'back', 'router']);
   await dockerOk(engine, ['network', 'connect', '--driver-opt', `${NAME}=lan0`, 'back', 'router']);
-  await dockerOk(engine, ['restart', '-t', '0', 'router']);
+  await engineOk(engine, ['restart', '-t', '0', 'router']);
   assert.match(await inside('router', 'ip', '-o', '-4', 'addr', 'show', 'lan0'), /10\.215\.2\./);
   await remove('router');
 });

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call } from '../support/http.js';
@@ -13,7 +14,7 @@ const OPTION = 'com.docker.network.enable_ipv';
 const cleanup = new Cleanup();
 let engine: Engine;
 let image: string;
-const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
+const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
 
 before(async () => {
   ({ engine, image } = await startEngineWithImage(cleanup));

@@ -9,8 +9,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { startEchoServer } from '../support/echo-server.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { endProcess, startInside } from '../support/host-networks.js';
@@ -133,7 +133,7 @@ for (const [backEnd, proxy] of [
       ),
     );
     cleanup.add(() => engine.discard());
-    const id = await dockerOk(engine, ['run', '-d', '-p', `${PORT}:80`, SEEDED_IMAGE, 'sleep', '600']);
+    const id = await engineOk(engine, ['run', '-d', '-p', `${PORT}:80`, SEEDED_IMAGE, 'sleep', '600']);
     const stop = await startEchoServer(join(engine.dir, 'exec', 'netns', id), [80], []);
     const traffic = startTraffic();
     const answers = (since: number): Promise<unknown> =>
@@ -157,7 +157,7 @@ for (const [backEnd, proxy] of [
         }
       }
       await stop();
-      await dockerOk(engine, ['rm', '-f', id]);
+      await engineOk(engine, ['rm', '-f', id]);
       await engine.close();
       assert.doesNotMatch(rules(), /ENGINE|engine-bridges/);
     } finally {

@@ -8,8 +8,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call } from '../support/http.js';
@@ -25,7 +26,7 @@ const cleanup = new Cleanup();
 let engine: Engine;
 let image: string;
 let outside: Outside;
-const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
+const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
 
 before(async () => {
   writeFileSync('/proc/sys/net/ipv6/conf/all/forwarding', '1');

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
@@ -24,9 +25,9 @@ before(async () => {
 after(() => cleanup.run());
 
 const run = (name: string, ...options: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['run', '-d', '--name', name, ...options, image, 'sleep', '600']);
+  engineOk(engine, ['run', '-d', '--name', name, ...options, image, 'sleep', '600']);
 const inside = (name: string, ...command: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['exec', name, ...command]);
+  engineOk(engine, ['exec', name, ...command]);
 
 /** The first line that whoever listens on a port of this host sends. */
 async function greeting(port: number): Promise<string> {
@@ -44,8 +45,8 @@ async function greeting(port: number): Promise<string> {
 
 test('a start on a network that is gone says what failed, and is not found', async () => {
   await dockerOk(engine, ['network', 'create', 'gone']);
-  await dockerOk(engine, ['create', '--name', 'lost', '--network', 'gone', image, 'true']);
-  await dockerOk(engine, ['network', 'rm', 'gone']);
+  await engineOk(engine, ['create', '--name', 'lost', '--network', 'gone', image, 'true']);
+  await engineOk(engine, ['network', 'rm', 'gone']);
   const reply = await call(engine.socketPath, 'POST', '/containers/lost/start');
   const message = 'failed to set up container networking: network gone not found';
   assert.deepEqual([reply.status, JSON.parse(reply.text)], [404, { message }]);
@@ -55,7 +56,7 @@ test('a start on a network that is gone says what failed, and is not found', asy
     '/containers/lost/json',
   );
   assert.deepEqual([State.Error, State.ExitCode], [message, 128]);
-  await dockerOk(engine, ['rm', 'lost']);
+  await engineOk(engine, ['rm', 'lost']);
 });
 
 test('exposed ports are shown on networks that the host leads to', async () => {
@@ -74,7 +75,7 @@ test('exposed ports are shown on networks that the host leads to', async () => {
     assert.deepEqual(NetworkSettings.Ports, ports, network);
     const shown = await dockerOk(engine, ['ps', '--filter', `name=on-${network}`, '--format', '{{.Ports}}']);
     assert.equal(shown.trim(), Object.keys(ports).join());
-    await dockerOk(engine, ['rm', '-f', `on-${network}`]);
+    await engineOk(engine, ['rm', '-f', `on-${network}`]);
   }
 });
 
@@ -109,7 +110,7 @@ test('a running container joins and leaves networks: links, names, hosts and the
   assert.match(await inside('app', 'ip', 'route'), /default via 10\.214\.1\.1/);
   assert.doesNotMatch(await inside('app', 'ip', '-o', 'link'), /eth1/);
   assert.notEqual((await docker(engine, ['exec', 'db', 'nslookup', 'api', '127.0.0.11'])).status, 0);
-  await dockerOk(engine, ['rm', '-f', 'app', 'db']);
+  await engineOk(engine, ['rm', '-f', 'app', 'db']);
 });
 
 test('published ports go with the way out', async () => {
@@ -126,7 +127,7 @@ test('published ports go with the way out', async () => {
   await dockerOk(engine, ['network', 'disconnect', 'back', 'quiet']);
   assert.equal(await greeting(await port()), 'hello');
   if (engine.name === 'engined') assert.equal(await port(), first, 'the number stays');
-  await dockerOk(engine, ['rm', '-f', 'quiet']);
+  await engineOk(engine, ['rm', '-f', 'quiet']);
 });
 
 test(
@@ -150,19 +151,19 @@ test(
     assert.equal(await greeting(port), 'hello');
     await dockerOk(engine, ['network', 'connect', 'back', 'firm']);
     assert.match(await inside('firm', 'ip', 'route'), /default via 10\.214\.2\.1/);
-    await dockerOk(engine, ['rm', '-f', 'firm']);
+    await engineOk(engine, ['rm', '-f', 'firm']);
   },
 );
 
 test('a container that does not run keeps what it will be connected to', async () => {
-  await dockerOk(engine, ['create', '--name', 'later', '--network', 'front', image, 'sleep', '600']);
+  await engineOk(engine, ['create', '--name', 'later', '--network', 'front', image, 'sleep', '600']);
   await dockerOk(engine, ['network', 'connect', '--alias', 'soon', 'back', 'later']);
   await dockerOk(engine, ['network', 'disconnect', 'front', 'later']);
-  await dockerOk(engine, ['start', 'later']);
+  await engineOk(engine, ['start', 'later']);
   const addresses = await inside('later', 'ip', '-o', '-4', 'addr');
   assert.match(addresses, /10\.214\.2\./);
   assert.doesNotMatch(addresses, /10\.214\.1\./);
-  await dockerOk(engine, ['rm', '-f', 'later']);
+  await engineOk(engine, ['rm', '-f', 'later']);
 });
 
 test('what cannot be is refused in the words that clients know, and leaves nothing', async () => {
@@ -226,8 +227,8 @@ test('what cannot be is refused in the words that clients know, and leaves nothi
     assert.match((JSON.parse(String(reply.body)) as { message: string }).message, message, about);
   }
   assert.equal(await inside('plain', 'ip', '-o', 'link'), links);
-  await dockerOk(engine, ['rm', '-f', 'shared', 'plain', 'hosted', 'alone']);
-  await dockerOk(engine, ['network', 'rm', 'chosen-by-engine']);
+  await engineOk(engine, ['rm', '-f', 'shared', 'plain', 'hosted', 'alone']);
+  await engineOk(engine, ['network', 'rm', 'chosen-by-engine']);
 });
 
 test('a container without networks joins none at its start, whatever it was connected to', async () => {
@@ -239,12 +240,12 @@ test('a container without networks joins none at its start, whatever it was conn
   };
   assert.equal((await call(engine.socketPath, 'POST', '/containers/create?name=alone', { json })).status, 201);
   await docker(engine, ['network', 'connect', 'back', 'alone']);
-  await dockerOk(engine, ['start', 'alone']);
+  await engineOk(engine, ['start', 'alone']);
   assert.equal(await inside('alone', 'ip', '-o', 'addr', 'show', 'scope', 'global'), '');
   assert.doesNotMatch(await inside('alone', 'ip', '-o', 'link'), /eth0/);
-  await dockerOk(engine, ['restart', '-t', '0', 'alone']);
+  await engineOk(engine, ['restart', '-t', '0', 'alone']);
   assert.doesNotMatch(await inside('alone', 'ip', '-o', 'link'), /eth0/);
-  await dockerOk(engine, ['rm', '-f', 'alone']);
+  await engineOk(engine, ['rm', '-f', 'alone']);
 });
 
 test(
@@ -259,8 +260,8 @@ test(
     assert.match(await inside('asking', 'nslookup', 'stay', '127.0.0.11'), /10\.214\.2\./);
     await dockerOk(engine, ['network', 'disconnect', 'back', 'lasting']);
     assert.doesNotMatch(await inside('lasting', 'ip', '-o', '-4', 'addr'), /10\.214\.2\./);
-    await dockerOk(engine, ['rm', '-f', 'lasting', 'asking']);
-    await dockerOk(engine, ['network', 'rm', 'front', 'back', 'inner']);
+    await engineOk(engine, ['rm', '-f', 'lasting', 'asking']);
+    await engineOk(engine, ['network', 'rm', 'front', 'back', 'inner']);
     await engine.close();
   },
 );

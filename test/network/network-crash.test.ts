@@ -9,6 +9,7 @@ import { listNetns } from '../../src/sys/process/netns.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { runInside } from '../support/host-networks.js';
@@ -149,7 +150,7 @@ test(
 );
 
 test('a network being joined or left when the daemon dies is joined or not; the way out is there', async () => {
-  const id = await dockerOk(engine, ['run', '-d', '--name', 'joining', '-p', '80', SEEDED_IMAGE, 'sleep', '6000']);
+  const id = await engineOk(engine, ['run', '-d', '--name', 'joining', '-p', '80', SEEDED_IMAGE, 'sleep', '6000']);
   const netns = join(engine.dir, 'exec', 'netns', id);
   await dockerOk(engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engkjoin', 'joined']);
   const isConnected = async (): Promise<boolean> =>

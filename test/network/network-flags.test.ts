@@ -8,6 +8,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { docker, dockerOk } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { FlaggedDaemons, type Scene } from '../support/flagged-daemons.js';
@@ -71,7 +72,7 @@ test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of 
         await dockerOk(scene.engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engfuser', 'user']);
         assert.match(ip('-o', 'link', 'show', 'engfuser'), / mtu 1500 /);
         assert.doesNotMatch(ip('-o', 'addr', 'show', 'engfuser'), /inet6/);
-        await dockerOk(scene.engine, ['network', 'rm', 'user']);
+        await engineOk(scene.engine, ['network', 'rm', 'user']);
       },
     ),
   ));
@@ -198,8 +199,8 @@ test('bridge: one that is there is used as it is and stays; with none there is n
     await dockerOk(scene.engine, ['network', 'create', 'user']);
     await scene.run('one', '--network', 'user');
     assert.match(await scene.inside('one', 'ip', '-o', 'link'), /eth0/);
-    await dockerOk(scene.engine, ['rm', '-f', 'one']);
-    await dockerOk(scene.engine, ['network', 'rm', 'user']);
+    await engineOk(scene.engine, ['rm', '-f', 'one']);
+    await engineOk(scene.engine, ['network', 'rm', 'user']);
   });
 });
 
@@ -227,12 +228,12 @@ test('default-address-pool and default-network-opt: what new networks get', () =
         /all predefined address pools have been fully subnetted/,
       );
       // A network's own option wins, under either name.
-      await dockerOk(scene.engine, ['network', 'rm', 'second']);
+      await engineOk(scene.engine, ['network', 'rm', 'second']);
       const options = ['-o', 'com.docker.network.bridge.name=engfown', '-o', 'com.docker.network.driver.mtu=1300'];
       await dockerOk(scene.engine, ['network', 'create', ...options, 'own']);
       assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
       assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
-      await dockerOk(scene.engine, ['network', 'rm', 'first', 'own']);
+      await engineOk(scene.engine, ['network', 'rm', 'first', 'own']);
     },
   ));
 
@@ -249,14 +250,14 @@ test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools
       `com.docker.network.bridge.name=${name}`,
       name,
     ];
-    await dockerOk(scene.engine, create('engfsix'));
+    await engineOk(scene.engine, create('engfsix'));
     assert.match(addresses('engfsix'), /inet6 fd00:219:0:1::1\/64 /);
     assert.match(addresses('engfsix'), /inet (?:172|192)\./);
     assert.match(
       (await docker(scene.engine, create('engfmore'))).stderr,
       /all predefined address pools have been fully subnetted/,
     );
-    await dockerOk(scene.engine, ['network', 'rm', 'engfsix']);
+    await engineOk(scene.engine, ['network', 'rm', 'engfsix']);
   }));
 
 /** Ports of the default bridge are on the address of `--ip`, those of other networks where these say. */
@@ -276,8 +277,8 @@ async function publishOnLoopback(scene: Scene): Promise<void> {
   assert.match(await dockerOk(scene.engine, ['port', 'two']), /0\.0\.0\.0:8084/);
   await scene.run('three', '--network', 'bound', '-p', '8085:80');
   assert.equal(await dockerOk(scene.engine, ['port', 'three']), '80/tcp -> 127.0.0.2:8085');
-  await dockerOk(scene.engine, ['rm', '-f', 'two', 'three']);
-  await dockerOk(scene.engine, ['network', 'rm', 'user', 'bound']);
+  await engineOk(scene.engine, ['rm', '-f', 'two', 'three']);
+  await engineOk(scene.engine, ['network', 'rm', 'user', 'bound']);
 }
 
 /** A server of our own hears what containers of both kinds of network ask for. */
@@ -309,8 +310,8 @@ async function askNames(scene: Scene): Promise<void> {
         name,
       );
     }
-    await dockerOk(scene.engine, ['rm', '-f', 'plain', 'named']);
-    await dockerOk(scene.engine, ['network', 'rm', 'user']);
+    await engineOk(scene.engine, ['rm', '-f', 'plain', 'named']);
+    await engineOk(scene.engine, ['network', 'rm', 'user']);
   } finally {
     server.close();
   }

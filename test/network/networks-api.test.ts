@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
@@ -30,7 +31,7 @@ test('containers of a network find each other by name, also after the daemon was
     ]),
     `bridge ${subnet} 10.213.77.1 back`,
   );
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '-d',
     '--name',
@@ -54,20 +55,20 @@ test('containers of a network find each other by name, also after the daemon was
   };
   await lookups();
   assert.match(
-    await dockerOk(engine, ['exec', 'server', 'cat', '/etc/resolv.conf']),
+    await engineOk(engine, ['exec', 'server', 'cat', '/etc/resolv.conf']),
     /^nameserver 127\.0\.0\.11\n[^]*ndots:0/,
   );
   await engine.stop('SIGKILL');
   await engine.start();
   await lookups();
   // The container that lived on has its name server again.
-  assert.match(await dockerOk(engine, ['exec', 'server', 'nslookup', 'db', '127.0.0.11']), /10\.213\.77\.9/);
+  assert.match(await engineOk(engine, ['exec', 'server', 'nslookup', 'db', '127.0.0.11']), /10\.213\.77\.9/);
   const { status, body } = await call(engine.socketPath, 'DELETE', '/networks/back');
   assert.equal(status, 403);
   assert.match(String(body), /has active endpoints/);
   assert.match((await docker(engine, ['network', 'create', 'back'])).stderr, /network with name back already exists/);
-  await dockerOk(engine, ['rm', '-f', 'server']);
-  assert.equal(await dockerOk(engine, ['network', 'rm', 'back']), 'back');
+  await engineOk(engine, ['rm', '-f', 'server']);
+  assert.equal(await engineOk(engine, ['network', 'rm', 'back']), 'back');
 });
 
 test('every filter of the list', async () => {
@@ -121,12 +122,12 @@ test('every filter of the list', async () => {
   assert.deepEqual(await callJson(engine.socketPath, 'POST', `/networks/prune?filters=${old}`), {
     NetworksDeleted: null,
   });
-  for (const name of own) await dockerOk(engine, ['network', 'rm', name]);
+  for (const name of own) await engineOk(engine, ['network', 'rm', name]);
 });
 
 test('containers in the list for clients before 1.28; a MAC address is shown before there is one', async () => {
   await dockerOk(engine, ['network', 'create', 'seen']);
-  const id = await dockerOk(engine, ['create', '--name', 'shy', image, 'sleep', '600']);
+  const id = await engineOk(engine, ['create', '--name', 'shy', image, 'sleep', '600']);
   assert.equal(
     (
       await call(engine.socketPath, 'POST', '/networks/seen/connect', {
@@ -138,7 +139,7 @@ test('containers in the list for clients before 1.28; a MAC address is shown bef
   const mac = (): Promise<string> =>
     dockerOk(engine, ['inspect', '-f', '{{(index .NetworkSettings.Networks "seen").MacAddress}}', 'shy']);
   assert.equal(await mac(), '02:42:ac:11:00:02');
-  await dockerOk(engine, ['start', 'shy']);
+  await engineOk(engine, ['start', 'shy']);
   assert.equal(await mac(), '02:42:ac:11:00:02');
   for (const [version, shown] of [
     ['v1.27', 1],
@@ -154,14 +155,14 @@ test('containers in the list for clients before 1.28; a MAC address is shown bef
   for (const verbose of ['true', '0', ''])
     assert.equal((await call(engine.socketPath, 'GET', `/networks/seen?verbose=${verbose}`)).status, 200, verbose);
   assert.equal((await call(engine.socketPath, 'GET', '/networks/seen?verbose=much')).status, 400);
-  await dockerOk(engine, ['rm', '-f', 'shy']);
-  assert.equal(await dockerOk(engine, ['network', 'rm', 'seen']), 'seen');
+  await engineOk(engine, ['rm', '-f', 'shy']);
+  assert.equal(await engineOk(engine, ['network', 'rm', 'seen']), 'seen');
 });
 
 test('networks that nobody uses are pruned', async () => {
   for (const name of ['unused', 'kept', 'used'])
     await dockerOk(engine, ['network', 'create', '--label', `name=${name}`, name]);
-  await dockerOk(engine, ['create', '--name', 'user', '--network', 'used', image, 'true']);
+  await engineOk(engine, ['create', '--name', 'user', '--network', 'used', image, 'true']);
   const filters = encodeURIComponent(JSON.stringify({ 'label!': ['name=kept'] }));
   assert.deepEqual(await callJson(engine.socketPath, 'POST', `/networks/prune?filters=${filters}`), {
     NetworksDeleted: ['unused'],
@@ -173,7 +174,7 @@ test('networks that nobody uses are pruned', async () => {
     'none',
     'used',
   ]);
-  await dockerOk(engine, ['rm', 'user']);
+  await engineOk(engine, ['rm', 'user']);
   assert.deepEqual(await callJson(engine.socketPath, 'POST', '/networks/prune'), { NetworksDeleted: ['kept', 'used'] });
   assert.deepEqual(await callJson(engine.socketPath, 'POST', '/networks/prune'), { NetworksDeleted: null });
   await engine.close();

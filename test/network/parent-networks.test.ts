@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { runInside } from '../support/host-networks.js';
 import { openOutside, type Outside } from '../support/outside.js';
@@ -27,9 +28,9 @@ before(async () => {
 after(() => cleanup.run());
 
 const run = (name: string, ...options: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['run', '-d', '--name', name, ...options, image, 'sleep', '600']);
+  engineOk(engine, ['run', '-d', '--name', name, ...options, image, 'sleep', '600']);
 const inside = (name: string, ...command: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['exec', name, ...command]);
+  engineOk(engine, ['exec', name, ...command]);
 
 test('macvlan: containers are on the link of the host with addresses, names and a way out of their own', async () => {
   const parent = `parent=${lan.link}`;
@@ -75,12 +76,12 @@ test('macvlan: containers are on the link of the host with addresses, names and 
     await engine.start();
     await run('three', '--network', 'lan');
     assert.match(await inside('three', 'ping', '-c', '2', '-W', '2', 'one'), /[12] packets received/);
-    await dockerOk(engine, ['rm', '-f', 'three']);
+    await engineOk(engine, ['rm', '-f', 'three']);
   }
   await dockerOk(engine, ['network', 'disconnect', 'lan', 'one']);
   assert.doesNotMatch(await inside('one', 'ip', '-o', 'link'), /eth0/);
-  await dockerOk(engine, ['rm', '-f', 'one', 'two']);
-  await dockerOk(engine, ['network', 'rm', 'lan']);
+  await engineOk(engine, ['rm', '-f', 'one', 'two']);
+  await engineOk(engine, ['network', 'rm', 'lan']);
   assert.match(
     execFileSync('ip', ['-o', 'link', 'show', lan.link], { encoding: 'utf8' }),
     new RegExp(lan.link),
@@ -108,8 +109,8 @@ test('macvlan: several subnets of a family', async () => {
   assert.match(await inside('far', 'ip', 'route'), /default via 10\.215\.1\.1 /);
   await run('near', '--network', 'wide');
   assert.match(await inside('near', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.215\.[01]\./);
-  await dockerOk(engine, ['rm', '-f', 'far', 'near']);
-  await dockerOk(engine, ['network', 'rm', 'wide']);
+  await engineOk(engine, ['rm', '-f', 'far', 'near']);
+  await engineOk(engine, ['network', 'rm', 'wide']);
 });
 
 test('what the kernel has no links for is said, and nothing is left', async () => {
@@ -131,7 +132,7 @@ test('what the kernel has no links for is said, and nothing is left', async () =
     ]);
     if (made.status === 0) {
       await dockerOk(engine, ['run', '--rm', '--network', 'isolated', image, 'ip', 'addr', 'show', 'eth0']);
-      await dockerOk(engine, ['network', 'rm', 'isolated']);
+      await engineOk(engine, ['network', 'rm', 'isolated']);
     } else assert.match(made.stderr, /operation not supported/);
     assert.equal(execFileSync('ip', ['-o', 'link'], { encoding: 'utf8' }), links);
     assert.doesNotMatch(await dockerOk(engine, ['network', 'ls']), /isolated/);
@@ -163,8 +164,8 @@ test('ipvlan: containers share the MAC address of the link; in layer 3 they leav
     return t.skip('this kernel has no ipvlan');
   }
   assert.match(await inside('l3', 'ip', 'route'), /default dev eth0/);
-  await dockerOk(engine, ['rm', '-f', 'l3']);
-  await dockerOk(engine, ['network', 'rm', 'routed']);
+  await engineOk(engine, ['rm', '-f', 'l3']);
+  await engineOk(engine, ['network', 'rm', 'routed']);
 });
 
 test('nothing is left', async () => {

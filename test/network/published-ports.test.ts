@@ -14,6 +14,7 @@ import { dockerOk } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
 import { dockerd } from '../support/dockerd.js';
 import { askEcho, startEchoServer, type Protocol, type Question } from '../support/echo-server.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined, isTestingDockerd } from '../support/engined.js';
 import { endProcess, startInside } from '../support/host-networks.js';
@@ -99,7 +100,7 @@ interface Peer {
 }
 
 async function run(engine: Engine, name: string, network: string, ...options: readonly string[]): Promise<Peer> {
-  await dockerOk(engine, ['run', '-d', '--name', name, '--network', network, ...options, image, 'sleep', '600']);
+  await engineOk(engine, ['run', '-d', '--name', name, '--network', network, ...options, image, 'sleep', '600']);
   const [netns = '', v4 = '', v6 = ''] = (
     await dockerOk(engine, [
       'inspect',
@@ -224,7 +225,7 @@ async function translatesSctp(engine: Engine): Promise<void> {
         `${network} IPv${family}, not published`,
       );
     }
-    await dockerOk(engine, ['rm', '-f', 'server']);
+    await engineOk(engine, ['rm', '-f', 'server']);
   }
 }
 
@@ -248,7 +249,7 @@ async function followsDatagrams(engine: Engine): Promise<void> {
     const stopFirst = await startEchoServer(server.netns, [], [80]);
     await waitFor('an answer', () => heard !== '');
     await stopFirst();
-    await dockerOk(engine, ['rm', '-f', 'server']);
+    await engineOk(engine, ['rm', '-f', 'server']);
     // Somebody else has the address by then.
     await run(engine, 'other', 'bridge');
     heard = '';
@@ -259,7 +260,7 @@ async function followsDatagrams(engine: Engine): Promise<void> {
   } finally {
     await endProcess(sender);
   }
-  await dockerOk(engine, ['rm', '-f', 'other', 'second']);
+  await engineOk(engine, ['rm', '-f', 'other', 'second']);
 }
 
 /** One server after the other, on each kind of network. */
@@ -275,7 +276,7 @@ async function answersAsExpected(engine: Engine, proxy: boolean): Promise<void> 
     } finally {
       await stop();
     }
-    await dockerOk(engine, ['rm', '-f', server.name, neighbour.name, elsewhere.name]);
+    await engineOk(engine, ['rm', '-f', server.name, neighbour.name, elsewhere.name]);
     const refused = await askEcho(
       undefined,
       [8080, 8092].map((port) => ({ protocol: 'tcp', host: '127.0.0.1', port })),
@@ -293,7 +294,7 @@ for (const proxy of [true, false]) {
     });
     afterEach(() => removeContainers(engine));
     after(async () => {
-      await dockerOk(engine, ['network', 'rm', 'user']);
+      await engineOk(engine, ['network', 'rm', 'user']);
       await engine.close();
     });
 

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { runInside } from '../support/host-networks.js';
@@ -43,7 +44,7 @@ for (const args of [[], ['--userland-proxy=false'], ['--userland-proxy=false', '
       const { engine, image } = await startEngineWithImage(own, engined({ args: ['--ip-forward-no-drop', ...args] }));
       const serve = 'echo hello > /tmp/me; exec httpd -f -p 80 -h /tmp';
       const ports = ['-p', '8080:80', '-p', '127.0.0.1:8090:80'];
-      await dockerOk(engine, ['run', '-d', '--name', 'served', ...ports, image, 'sh', '-c', serve]);
+      await engineOk(engine, ['run', '-d', '--name', 'served', ...ports, image, 'sh', '-c', serve]);
       const fetch = (...where: readonly string[]): string[] => ['sh', '-c', `${FETCH} ${where.join(' ')} || true`];
       const here = (...where: readonly string[]): string =>
         execFileSync('busybox', fetch(...where), { encoding: 'utf8' });
@@ -63,7 +64,7 @@ for (const args of [[], ['--userland-proxy=false'], ['--userland-proxy=false', '
         (await docker(engine, ['run', '--rm', '--privileged', image, 'sh', '-c', `${attack} ${where}`])).stdout;
       assert.match(await contained(`${gateway} 8080`), /hello/, 'a container reaches a port of the host');
       assert.doesNotMatch(await contained('127.0.0.1 8090'), /hello/, 'a container');
-      await dockerOk(engine, ['rm', '-f', 'served']);
+      await engineOk(engine, ['rm', '-f', 'served']);
     } finally {
       await own.run();
     }

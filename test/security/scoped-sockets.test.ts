@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { startUp } from '../../src/config/start-up.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, RawConnection } from '../support/http.js';
@@ -33,8 +33,8 @@ before(async () => {
   ];
   engine = await Engine.start(await withImage(engined({ file: { sockets } })));
   cleanup.add(() => engine.close());
-  container = await dockerOk(engine, ['run', '-d', '--name', 'watched', SEEDED_IMAGE, 'sleep', '1000']);
-  cleanup.add(async () => void (await dockerOk(engine, ['rm', '-f', 'watched'])));
+  container = await engineOk(engine, ['run', '-d', '--name', 'watched', SEEDED_IMAGE, 'sleep', '1000']);
+  cleanup.add(async () => void (await engineOk(engine, ['rm', '-f', 'watched'])));
 });
 after(() => cleanup.run());
 

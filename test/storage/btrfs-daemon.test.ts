@@ -10,6 +10,7 @@ import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { assertWithin } from '../support/disk.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
@@ -181,7 +182,7 @@ describe('on btrfs', { skip: reason }, () => {
     execFileSync('sync', ['-f', disk.path]);
     const free = (): number => statfsSync(disk.path).bfree * statfsSync(disk.path).bsize;
     const before = free();
-    await dockerOk(engine, ['rm', 'nested']);
+    await engineOk(engine, ['rm', 'nested']);
     await waitFor('the space to come back', () => free() > before + 60 * MIB);
     assert.equal(existsSync(tree), false);
   });
@@ -191,7 +192,7 @@ describe('on btrfs', { skip: reason }, () => {
     const tree = await treeOf('bereft');
     deleteSubvolume(tree);
     assert.match((await docker(engine, ['start', 'bereft'])).stderr, /the subvolume .* of the container was deleted/);
-    await dockerOk(engine, ['rm', 'bereft']);
+    await engineOk(engine, ['rm', 'bereft']);
   });
 
   test('an image whose subvolume somebody deleted says so, and can be removed and loaded again', async () => {
@@ -209,8 +210,8 @@ describe('on btrfs', { skip: reason }, () => {
     );
     await dockerOk(engine, ['rmi', 'other:1']);
     await load(engine, other);
-    await dockerOk(engine, create);
-    await dockerOk(engine, ['rm', 'other']);
+    await engineOk(engine, create);
+    await engineOk(engine, ['rm', 'other']);
     await dockerOk(engine, ['rmi', 'other:1']);
   });
 
@@ -255,7 +256,7 @@ describe('selection', { skip: reason }, () => {
     };
     await use(['--storage-driver', 'btrfs'], async (engine) => {
       await load(engine, archive);
-      await dockerOk(engine, ['create', '--name', 'of-btrfs', 'busybox:1']);
+      await engineOk(engine, ['create', '--name', 'of-btrfs', 'busybox:1']);
     });
     await use([], async (engine) => assert.equal(await driverOf(engine), 'btrfs'));
     await use(['--storage-driver', 'overlay2'], async (engine) => {
@@ -263,7 +264,7 @@ describe('selection', { skip: reason }, () => {
       assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
       assert.equal(await dockerOk(engine, ['images', '-q']), '');
       await load(engine, archive);
-      await dockerOk(engine, ['create', '--name', 'of-overlay2', 'busybox:1']);
+      await engineOk(engine, ['create', '--name', 'of-overlay2', 'busybox:1']);
       assert.match(
         (await docker(engine, ['info'])).stderr,
         /also holds images and containers of the storage driver btrfs/,

@@ -9,6 +9,7 @@ import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -142,7 +143,7 @@ describe('with the daemon', () => {
       JSON.stringify(repair.findings),
     );
     assert.deepEqual((await online(true)).findings, []);
-    await dockerOk(engine, ['rm', '-f', 'none']).catch(() => undefined);
+    await engineOk(engine, ['rm', '-f', 'none']).catch(() => undefined);
   });
 
   test('what is under way is nobody\u2019s orphan', async () => {

@@ -8,6 +8,7 @@ import { after, before, test } from 'node:test';
 import { Reserve } from '../../src/sys/files/reserve.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -50,10 +51,10 @@ async function refused(request: () => Promise<Reply>): Promise<void> {
 }
 
 test('what cannot be written has not happened: renames, limits, tags, networks, volumes, containers', async () => {
-  await dockerOk(engine, ['run', '-d', '--name', 'up', '--memory', '64m', image, 'sleep', '6000']);
-  await dockerOk(engine, ['create', '--name', 'rests', image, 'true']);
+  await engineOk(engine, ['run', '-d', '--name', 'up', '--memory', '64m', image, 'sleep', '6000']);
+  await engineOk(engine, ['create', '--name', 'rests', image, 'true']);
   const limits = (): Promise<string> =>
-    dockerOk(engine, [
+    engineOk(engine, [
       'exec',
       'up',
       'sh',
@@ -82,20 +83,20 @@ test('what cannot be written has not happened: renames, limits, tags, networks, 
   disk.free();
   assert.equal(await limits(), before);
   // The name belongs to nobody: the next one can have it, and then nobody else.
-  await dockerOk(engine, ['create', '--name', 'other', image, 'true']);
+  await engineOk(engine, ['create', '--name', 'other', image, 'true']);
   assert.equal((await post('/containers/rests/rename?name=other')).status, 409);
-  await dockerOk(engine, ['rm', 'other']);
+  await engineOk(engine, ['rm', 'other']);
   assert.equal(await engine.stop(), 0);
   await engine.start();
   await check();
-  await dockerOk(engine, ['rm', '-f', 'up', 'rests']);
+  await engineOk(engine, ['rm', '-f', 'up', 'rests']);
 });
 
 test('an end is on disk whatever is left, the daemon starts, and everything can be removed', async () => {
   await dockerOk(engine, ['network', 'create', 'net']);
   await dockerOk(engine, ['volume', 'create', 'vol']);
   await dockerOk(engine, ['tag', image, 'second:1']);
-  const id = await dockerOk(engine, [
+  const id = await engineOk(engine, [
     'run',
     '-d',
     '--name',
@@ -107,7 +108,7 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
     'trap "exit 7" TERM; while :; do sleep 0.1; done',
   ]);
   disk.fill();
-  await dockerOk(engine, ['stop', 'up']);
+  await engineOk(engine, ['stop', 'up']);
   const exitCode = async (): Promise<number> =>
     (await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State
       .ExitCode;
@@ -130,8 +131,8 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
   }
   disk.fill();
   await dockerOk(engine, ['rmi', 'second:1']);
-  await dockerOk(engine, ['network', 'rm', 'net']);
-  await dockerOk(engine, ['volume', 'rm', 'vol']);
+  await engineOk(engine, ['network', 'rm', 'net']);
+  await engineOk(engine, ['volume', 'rm', 'vol']);
   await dockerOk(engine, ['container', 'prune', '-f']);
   await dockerOk(engine, ['image', 'prune', '-a', '-f']);
   assert.deepEqual(
@@ -140,7 +141,7 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
   );
   // The space that removals gave back is enough to work again.
   await dockerOk(engine, ['volume', 'create', 'vol']);
-  await dockerOk(engine, ['volume', 'rm', 'vol']);
+  await engineOk(engine, ['volume', 'rm', 'vol']);
   disk.free();
 });
 

@@ -10,7 +10,8 @@ import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
-import { call } from '../support/http.js';
+import { call, type Reply } from '../support/http.js';
+import { logFlags } from '../support/remote-logs.js';
 import { waitFor } from '../support/wait.js';
 
 const isPeer = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
@@ -27,24 +28,31 @@ before(async () => {
 
 after(() => cleanup.run());
 
-const flags = (driver: string, options: readonly string[]): string[] => [
-  '--log-driver',
-  driver,
-  ...options.flatMap((option) => ['--log-opt', option]),
-];
+/** By request, as these are many. What the CLI says of a refusal is tested elsewhere. */
+function create(driver: string, options: readonly string[], members: object = {}): Promise<Reply> {
+  const config = Object.fromEntries(options.map((option) => /^(.*?)=(.*)$/s.exec(option)?.slice(1) ?? [option, '']));
+  const hostConfig = { LogConfig: { Type: driver, Config: config }, ...members };
+  return call(engine.socketPath, 'POST', '/containers/create', {
+    json: { Image: image, Cmd: ['true'], HostConfig: hostConfig },
+  });
+}
+
+const messageOf = ({ text }: Reply): string => (JSON.parse(text) as { message: string }).message;
 
 async function createRefused(driver: string, options: readonly string[], text: string): Promise<void> {
-  const { status, stderr } = await docker(engine, ['create', ...flags(driver, options), image, 'true']);
-  const message = stderr.replace(/^Error response from daemon: /, '').trimEnd();
-  assert.deepEqual([status, message], [1, text], `${driver} ${options.join(' ')}`);
+  const reply = await create(driver, options);
+  assert.deepEqual([reply.status, messageOf(reply)], [400, text], `${driver} ${options.join(' ')}`);
 }
 
 async function startRefused(driver: string, options: readonly string[], text: string | RegExp): Promise<void> {
-  const { status, stderr } = await docker(engine, ['run', '--rm', ...flags(driver, options), image, 'true']);
-  // The client makes 127 of what sounds like a missing program.
-  assert.ok(status === 125 || status === 127, stderr);
-  const message =
-    /^docker: Error response from daemon: failed to initialize logging driver: (.*)/m.exec(stderr)?.[1] ?? stderr;
+  const made = await create(driver, options, { AutoRemove: true });
+  assert.equal(made.status, 201, made.text);
+  const { Id } = JSON.parse(made.text) as { Id: string };
+  const reply = await call(engine.socketPath, 'POST', `/containers/${Id}/start`);
+  // A refusal that sounds like a missing program has status 404.
+  assert.ok(reply.status >= 400, reply.text);
+  const said = messageOf(reply);
+  const message = /failed to initialize logging driver: (.*)/.exec(said)?.[1] ?? said;
   if (typeof text === 'string') assert.equal(message, text, `${driver} ${options.join(' ')}`);
   else assert.match(message, text, `${driver} ${options.join(' ')}`);
 }
@@ -232,7 +240,7 @@ test('a remote log is read from its local copy, with or without a running contai
     '-d',
     '--name',
     'remote',
-    ...flags('syslog', [NOWHERE]),
+    ...logFlags('syslog', [NOWHERE]),
     image,
     'sh',
     '-c',
@@ -268,7 +276,7 @@ test('without a local copy, and with driver none, nothing can be read', async ()
     '-d',
     '--name',
     'uncached',
-    ...flags('syslog', [NOWHERE, 'cache-disabled=true']),
+    ...logFlags('syslog', [NOWHERE, 'cache-disabled=true']),
     image,
     'sleep',
     '1000',
@@ -289,7 +297,7 @@ test('labels, variables and the tag are details of each line', async () => {
     'run',
     '--name',
     'detailed',
-    ...flags('json-file', options),
+    ...logFlags('json-file', options),
     '-e',
     'A=1 2',
     '-e',

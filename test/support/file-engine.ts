@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { Cleanup } from './cleanup.js';
-import { dockerOk } from './cli.js';
+import { engineOk } from './engine-commands.js';
 import { startEngineWithImage, type EngineWithImage } from './engine-with-image.js';
 
 /** To be made once, at the top of a test file. */
@@ -32,6 +32,6 @@ export class FileEngine {
   }
 
   ok(...args: string[]): Promise<string> {
-    return dockerOk(this.engine, args);
+    return engineOk(this.engine, args);
   }
 }

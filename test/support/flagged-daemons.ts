@@ -1,7 +1,7 @@
 /** Daemons with network flags, and the scene in which tests look at what the flags do. */
 import { randomBytes } from 'node:crypto';
-import { dockerOk } from './cli.js';
 import { removeContainers } from './container-removal.js';
+import { engineOk } from './engine-commands.js';
 import { Engine } from './engine.js';
 import { engined } from './engined.js';
 import { SEEDED_IMAGE, withImage } from './seed.js';
@@ -45,11 +45,11 @@ export class Scene {
   ) {}
 
   run(name: string, ...options: readonly string[]): Promise<string> {
-    return dockerOk(this.engine, ['run', '-d', '--name', name, ...options, this.image, 'sleep', '600']);
+    return engineOk(this.engine, ['run', '-d', '--name', name, ...options, this.image, 'sleep', '600']);
   }
 
   inside(name: string, ...command: readonly string[]): Promise<string> {
-    return dockerOk(this.engine, ['exec', name, ...command]);
+    return engineOk(this.engine, ['exec', name, ...command]);
   }
 }
 

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { Cleanup } from './cleanup.js';
-import { dockerOk } from './cli.js';
 import { removeContainers } from './container-removal.js';
 import { dockerd } from './dockerd.js';
+import { engineOk } from './engine-commands.js';
 import { Engine, type EngineKind } from './engine.js';
 import { engined } from './engined.js';
 import { callJson } from './http.js';
@@ -52,7 +52,7 @@ export class RemappedEngine {
     after(() => this.#cleanup.run());
   }
 
-  readonly ok = (...args: string[]): Promise<string> => dockerOk(this.engine, args);
+  readonly ok = (...args: string[]): Promise<string> => engineOk(this.engine, args);
   readonly run = (...args: string[]): Promise<string> => this.ok('run', '--rm', ...args);
   readonly inspect = (name: string): Promise<Inspection> =>
     callJson<Inspection>(this.engine.socketPath, 'GET', `/containers/${name}/json`);
