@@ -12,6 +12,7 @@ import { Copies, onDockerd } from '../support/copies.js';
 import { describeTree } from '../support/describe-tree.js';
 import { call, open } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
+import { Swapping } from '../support/swapping.js';
 import { waitFor } from '../support/wait.js';
 
 const copies = new Copies();
@@ -127,22 +128,26 @@ describe('races', () => {
         'racer',
         `mkdir -p ${canary} /r/dir /r/side; echo inner >${canary}/secret; echo plain >/r/dir/secret; ` +
           `ln -s ${canary} /r/link; ln -s ${canary}/secret /r/side/flink; echo f >/r/side/f`,
-        // It swaps a hundred times in a second with a third of a processor, and leaves the rest to those who copy.
-        '--cpus',
-        '0.3',
       );
-      const swap =
-        'while :; do mv -T /r/dir /r/x; mv -T /r/link /r/dir; mv -T /r/x /r/link; mv /r/side/f /r/side/y; ' +
-        'mv /r/side/flink /r/side/f; mv /r/side/y /r/side/flink; done 2>/dev/null';
-      await copies.ok('exec', '-d', 'racer', 'sh', '-c', swap);
-      await copies.ok(
-        'exec',
-        '-d',
-        'racer',
-        'sh',
-        '-c',
-        'while :; do rm -rf /r/dir/in; ln -s / /r/dir/in; rm -rf /r/dir/in; mkdir /r/dir/in; done 2>/dev/null',
-      );
+      const pid = Number(await copies.ok('inspect', '-f', '{{.State.Pid}}', 'racer'));
+      const swappings = [
+        await Swapping.begin(pid, [
+          { do: 'move', path: '/r/dir', to: '/r/x' },
+          { do: 'move', path: '/r/link', to: '/r/dir' },
+          { do: 'move', path: '/r/x', to: '/r/link' },
+          // A copy may have made the directory anew meanwhile, and nothing could be moved any more.
+          { do: 'remove', path: '/r/x' },
+          { do: 'move', path: '/r/side/f', to: '/r/side/y' },
+          { do: 'move', path: '/r/side/flink', to: '/r/side/f' },
+          { do: 'move', path: '/r/side/y', to: '/r/side/flink' },
+        ]),
+        await Swapping.begin(pid, [
+          { do: 'remove', path: '/r/dir/in' },
+          { do: 'link', path: '/r/dir/in', to: '/' },
+          { do: 'remove', path: '/r/dir/in' },
+          { do: 'make', path: '/r/dir/in' },
+        ]),
+      ];
       const tar = tarOf([
         { path: 'dir/', type: 'directory', mode: 0o777, uid: 99, mtime: 5 },
         { path: 'dir/in/', type: 'directory', mode: 0o777, uid: 99 },
@@ -170,6 +175,7 @@ describe('races', () => {
         }
       };
       await Promise.all([reading(), reading(), writing(), writing()]);
+      for (const swapping of swappings) await swapping.end();
       assert.equal(JSON.stringify([describeTree(canary), statSync(canary).mtimeMs, statSync(canary).mode]), before);
       assert.equal(existsSync('/planted') || existsSync('/node'), false);
       assert.equal(lstatSync('/').uid, 0);

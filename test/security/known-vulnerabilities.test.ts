@@ -15,6 +15,7 @@ import { engined } from '../support/engined.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson, type Reply } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
+import { Swapping } from '../support/swapping.js';
 import { waitFor } from '../support/wait.js';
 
 const SECRET = 'what only the host knows';
@@ -58,7 +59,9 @@ async function running(script = 'sleep 1000', json: object = {}): Promise<string
 }
 
 async function execOutput(id: string, Cmd: readonly string[], json: object = {}): Promise<string> {
-  const body = { json: { Cmd, AttachStdout: true, AttachStderr: true, Tty: true, ...json } };
+  const body = {
+    json: { Cmd, AttachStdout: true, AttachStderr: true, Tty: true, ...json },
+  };
   const exec = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${id}/exec`, body);
   const reply = await call(engine.socketPath, 'POST', `/exec/${exec.Id}/start`, { json: { Tty: true } });
   return reply.text.replaceAll('\r', '');
@@ -118,16 +121,26 @@ test('capabilities that a process could inherit or regain (CVE-2022-24769, CVE-2
   const root = await output({ Cmd: ['sh', '-c', script] });
   assert.match(root, new RegExp(`CapInh:\\s+${zero}`));
   assert.match(root, new RegExp(`CapAmb:\\s+${zero}`));
-  const user = await output({ Cmd: ['sh', '-c', script], User: '1000', HostConfig: { CapAdd: ['SYS_ADMIN'] } });
+  const user = await output({
+    Cmd: ['sh', '-c', script],
+    User: '1000',
+    HostConfig: { CapAdd: ['SYS_ADMIN'] },
+  });
   for (const name of ['CapInh', 'CapAmb', 'CapEff']) assert.match(user, new RegExp(`${name}:\\s+${zero}`));
   assert.match(await execOutput(await running(), ['sh', '-c', script]), new RegExp(`CapInh:\\s+${zero}`));
 });
 
 test('groups and users that are others than asked for (CVE-2022-36109, CVE-2023-25173, CVE-2024-40635)', async () => {
-  const groups = await output({ Cmd: ['sh', '-c', 'id -u; id -g; id -G'], User: '1000:2000' });
+  const groups = await output({
+    Cmd: ['sh', '-c', 'id -u; id -g; id -G'],
+    User: '1000:2000',
+  });
   assert.equal(groups, '1000\n2000\n2000\n');
   assert.match(
-    await output({ Cmd: ['grep', '^Groups', '/proc/self/status'], User: '1000:2000' }),
+    await output({
+      Cmd: ['grep', '^Groups', '/proc/self/status'],
+      User: '1000:2000',
+    }),
     /^Groups:\t2000 ?\n$/,
   );
   for (const User of [
@@ -151,11 +164,9 @@ test('sockets of the supervisor in the network of the host (CVE-2020-15257)', as
 
 test('files of the daemon that others may reach (CVE-2021-41091, CVE-2021-41103)', async () => {
   const id = await running();
-  const { GraphDriver } = await callJson<{ GraphDriver: { Data: { UpperDir: string } } }>(
-    engine.socketPath,
-    'GET',
-    `/containers/${id}/json`,
-  );
+  const { GraphDriver } = await callJson<{
+    GraphDriver: { Data: { UpperDir: string } };
+  }>(engine.socketPath, 'GET', `/containers/${id}/json`);
   const parts = GraphDriver.Data.UpperDir.slice(engine.dir.length).split('/').filter(Boolean);
   const above = parts.map((_, index) => join(engine.dir, ...parts.slice(0, index + 1))).slice(0, -1);
   assert.ok(
@@ -165,10 +176,17 @@ test('files of the daemon that others may reach (CVE-2021-41091, CVE-2021-41103)
 });
 
 test('copies that follow links out of the container (CVE-2018-15664, CVE-2021-41089)', async () => {
-  const swap =
-    `mkdir /real; echo inside > /real/canary; cp -a /real /dir; ln -s ${outside} /link; while :; ` +
-    `do mv /dir /aside; ln -s ${outside} /dir; rm /dir; mv /aside /dir; done`;
-  const id = await running(swap, A_THIRD);
+  const id = await running(
+    `mkdir /real; echo inside > /real/canary; cp -a /real /dir; ln -s ${outside} /link; touch /ready; exec sleep 1000`,
+  );
+  await waitFor('the files', async () => (await archive('GET', id, '/ready')).status === 200);
+  const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`);
+  const swapping = await Swapping.begin(State.Pid, [
+    { do: 'move', path: '/dir', to: '/aside' },
+    { do: 'link', path: '/dir', to: outside },
+    { do: 'remove', path: '/dir' },
+    { do: 'move', path: '/aside', to: '/dir' },
+  ]);
   chmodSync(outside, 0o711);
   for (let round = 0; round < 10; round++) {
     for (const path of ['/dir/canary', '/dir', '/link/canary', '/link/']) {
@@ -178,6 +196,7 @@ test('copies that follow links out of the container (CVE-2018-15664, CVE-2021-41
     const tar = tarOf([{ path: 'planted', content: Buffer.from('x') }]);
     for (const path of ['/dir', '/link']) await archived('PUT', id, path, tar);
   }
+  await swapping.end();
   assert.deepEqual(readdirSync(outside), ['canary']);
   assert.equal(readFileSync(join(outside, 'canary'), 'utf8'), SECRET);
   assert.equal(statSync(outside).mode & 0o777, 0o711);
@@ -214,11 +233,9 @@ test('the runtime as a file that containers write to (CVE-2019-5736)', async () 
 
 test('files of the kernel about the host (CVE-2018-10892, CVE-2020-8694, CVE-2022-0492)', async () => {
   const id = await create({ Cmd: ['true'] });
-  const { HostConfig } = await callJson<{ HostConfig: { MaskedPaths: string[]; ReadonlyPaths: string[] } }>(
-    engine.socketPath,
-    'GET',
-    `/containers/${id}/json`,
-  );
+  const { HostConfig } = await callJson<{
+    HostConfig: { MaskedPaths: string[]; ReadonlyPaths: string[] };
+  }>(engine.socketPath, 'GET', `/containers/${id}/json`);
   for (const path of [
     '/proc/acpi',
     '/proc/kcore',
