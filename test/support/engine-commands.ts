@@ -88,7 +88,7 @@ function each(
       for (const name of names) {
         const reply = await call(engine.socketPath, method, path(encodeURIComponent(name), given));
         if (reply.status < 400) done.push(name);
-        // A force removes also what has gone already.
+        // By force, what has gone already is removed too.
         else if (reply.status !== 404 || !given.has('-f')) refusals.push(refusal(reply));
       }
       if (refusals.length > 0) throw new Error(`1: ${refusals.join('\n')}`);
