@@ -121,6 +121,10 @@ describe('POST /build with version=2', () => {
     );
     assert.equal(built.image, image.Id);
     assert.equal(image.Config.Labels['l'], 'a,b"c');
+    const mount = 'RUN --mount=type=cache,target=/c true';
+    const mounted = await post('', tarOf({ Dockerfile: `FROM ${under.image}\n${mount}\n` }));
+    // A mount that begins with nothing is one more stage, so that the only one of the file has a name, as by BuildKit.
+    assert.ok(mounted.steps.includes(`[stage-0 2/2] ${mount}`), mounted.steps.join('\n'));
     const quiet = await post(`${query}&q=1`, tarOf(files));
     assert.deepEqual(quiet.lines, [{ stream: `${image.Id}\n` }]);
   });

@@ -204,7 +204,9 @@ export class Planner {
     const { stage, label, instructions, triggers, base, sources } = resolved;
     const own = instructions.slice(triggers).filter(isCounted).length;
     const hasImages = [...sources.values()].flat().some((source) => source?.kind === 'image');
-    const name = label === '' && hasImages ? stage.name || `stage-${stage.index}` : label || stage.name;
+    // BuildKit counts an image, and what a mount without a source begins with, as a further stage.
+    const hasMounts = instructions.some((one) => one.kind === 'RUN' && one.mountFroms.includes(''));
+    const name = label === '' && (hasImages || hasMounts) ? stage.name || `stage-${stage.index}` : label || stage.name;
     const where = this.inputs.isMulti ? platformLabel(this.#ownPlatform(resolved), this.platform) : '';
     const shown = [where, name].filter((part) => part !== '').join(' ');
     return new StepCounter(shown, own + triggers + (base.kind === 'image' ? 1 : 0));
