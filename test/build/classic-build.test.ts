@@ -146,6 +146,10 @@ describe('classic build', () => {
       const words = /"message":"COPY failed: (?:file not found in|forbidden path outside the) build context/;
       assert.match((await at(source)).text, words, source);
     }
+    // The file would be found, if the parent of the context were the context itself.
+    const named = await build({ Dockerfile: `FROM ${under.image}\n` }, 'dockerfile=a/../../Dockerfile');
+    assert.equal(named.status, 400);
+    assert.match(named.text, /forbidden path outside the build context: a\/\.\.\/\.\.\/Dockerfile \(\)/);
   });
 });
 

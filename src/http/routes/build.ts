@@ -1,5 +1,6 @@
 /** The classic door of the builder: `POST /build` with a tar. */
 import { randomUUID } from 'node:crypto';
+import { posix } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { forbidden, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
@@ -47,6 +48,8 @@ async function build(x: Exchange, deps: BuildRouteDeps): Promise<void> {
   try {
     opened = await openContext(x, deps, (event) => lines.add(event));
     const { context, dockerfile: name } = opened;
+    if (/^\.\.(?:\/|$)/.test(posix.normalize(name)))
+      throw invalid(`forbidden path outside the build context: ${name} ()`);
     const text = await context.readFile(name);
     if (text === undefined) throw invalid(`Cannot locate specified Dockerfile: ${name}`);
     if (text.length === 0) throw invalid(`the Dockerfile (${name}) cannot be empty`);
