@@ -10,6 +10,13 @@ interface Line {
   readonly doc: string;
 }
 
+/** It is neither an option of the daemon nor a question of its own. */
+export const PLATFORM = {
+  flag: 'platform',
+  label: 'string',
+  doc: 'Platform that --validate checks for: linux or windows (default linux)',
+} as const;
+
 export function helpText(): string {
   const lines: Line[] = [
     ...OPTION_LIST.flatMap((option) => {
@@ -19,7 +26,7 @@ export function helpText(): string {
       return [{ flag, short, label: type.label, doc: standard === '' ? doc : `${doc} (default ${standard})` }];
     }),
     ...COMMANDS.map(({ flag, short, doc }) => ({ flag, short, label: '', doc })),
-    { flag: 'platform', label: 'string', doc: 'Platform that --validate checks for: linux or windows (default linux)' },
+    PLATFORM,
   ].sort((a, b) => (a.flag < b.flag ? -1 : 1));
   const left = lines.map(
     ({ flag, short, label }) =>
