@@ -2,10 +2,12 @@
  * Keeps the exits that shims have reported while there was no containerd: one file for each process, so that a daemon
  * that is killed before containerd is back leaves them to the next one. Nobody else could tell it, because containerd
  * deletes at its start the tasks whose process has ended meanwhile. The files need not survive the machine, as no shim
- * does: they are replaced as a whole, and not synced.
+ * does: they are replaced as a whole, and not synced. An exit is written at once, although that holds up the main
+ * thread for some tens of microseconds: turns on the thread pool would give a kill of the daemon time to lose it.
  */
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isTemporary, temporaryPath } from '../sys/files/durable-file.js';
 import type { ProcessRef } from './exit-watch.js';
@@ -15,8 +17,6 @@ export class HeardExits {
   readonly #dir: string;
   /** By task, then by exec ID: '' for init. */
   readonly #tasks = new Map<string, Map<string, Process>>();
-  /** Writes and removals of files, which must happen in the order of the calls. */
-  #files: Promise<void> = Promise.resolve();
 
   constructor(dir: string) {
     this.#dir = dir;
@@ -42,16 +42,14 @@ export class HeardExits {
     return damaged;
   }
 
-  /** Adds an exit; it survives the daemon when the promise resolves. @throws the errno error of the file system. */
-  add(ref: ProcessRef, process: Process): Promise<void> {
+  /** Adds an exit, which now survives the daemon. @throws the errno error of the file system. */
+  add(ref: ProcessRef, process: Process): void {
     this.#put(ref, process);
-    return this.#inOrder(async () => {
-      const path = join(this.#dir, nameOf(ref));
-      const temporary = temporaryPath(path);
-      await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-      await writeFile(temporary, toBinary(ProcessSchema, process));
-      await rename(temporary, path);
-    });
+    const path = join(this.#dir, nameOf(ref));
+    const temporary = temporaryPath(path);
+    mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
+    writeFileSync(temporary, toBinary(ProcessSchema, process));
+    renameSync(temporary, path);
   }
 
   /** Returns the process if its exit was heard. */
@@ -65,27 +63,19 @@ export class HeardExits {
   }
 
   /**
-   * Forgets a task that was deleted, or whose name a new task will have: then the promise must resolve before that is
-   * made. @throws the errno error of the file system.
+   * Forgets a task that was deleted, or whose name a new task will have; nearly never there is something to forget.
+   * @throws the errno error of the file system.
    */
-  async forget(id: string): Promise<void> {
+  forget(id: string): void {
     const processes = this.#tasks.get(id);
     if (processes === undefined) return;
     this.#tasks.delete(id);
-    await this.#inOrder(async () => {
-      for (const execId of processes.keys()) await rm(join(this.#dir, nameOf({ id, execId })), { force: true });
-    });
+    for (const execId of processes.keys()) rmSync(join(this.#dir, nameOf({ id, execId })), { force: true });
   }
 
   #put({ id, execId }: ProcessRef, process: Process): void {
     const processes = this.#tasks.get(id) ?? new Map<string, Process>();
     this.#tasks.set(id, processes.set(execId, process));
-  }
-
-  #inOrder(change: () => Promise<void>): Promise<void> {
-    const changed = this.#files.then(change);
-    this.#files = changed.catch(() => undefined);
-    return changed;
   }
 }
 

@@ -61,11 +61,11 @@ export class ShimWitness {
   async #ask(shim: ShimConnection, ref: ProcessRef): Promise<void> {
     const { id, execId } = ref;
     const { $typeName: _, ...state } = await shim.ask('State', StateResponseSchema, ref);
-    const heard = async ({ exitStatus, exitedAt }: Pick<Process, 'exitStatus' | 'exitedAt'>): Promise<void> => {
+    const heard = ({ exitStatus, exitedAt }: Pick<Process, 'exitStatus' | 'exitedAt'>): void => {
       const process = create(ProcessSchema, { ...state, id: execId || id, status: Status.STOPPED, exitStatus });
-      await this.#heard.add(ref, exitedAt === undefined ? process : { ...process, exitedAt });
+      this.#heard.add(ref, exitedAt === undefined ? process : { ...process, exitedAt });
     };
-    if (state.status === Status.STOPPED) await heard(state);
+    if (state.status === Status.STOPPED) heard(state);
     else if (state.status !== Status.CREATED)
       void shim
         .ask('Wait', WaitResponseSchema, ref)

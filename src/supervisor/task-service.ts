@@ -74,7 +74,7 @@ export class ContainerdTasks implements TaskService {
     const { id, stdio } = request;
     if (this.#leftovers.has(id) || this.#discards.has(id)) await this.#discard(id);
     await this.#createContainer(request);
-    await this.#heard.forget(id);
+    this.#heard.forget(id);
     try {
       const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create({ containerId: id, ...stdio }));
       this.#unstarted.set(id, deferred());
@@ -168,7 +168,7 @@ export class ContainerdTasks implements TaskService {
     const deleted = await unlessNotFound(this.#tasks.delete({ containerId: id }));
     if (deleted === undefined) await this.#removeForgotten(id, isBroken);
     await unlessNotFound(this.#containers.delete({ id }));
-    await this.#heard.forget(id);
+    this.#heard.forget(id);
     this.#exits.remove({ id, execId: '' });
     this.#inits.remove(id);
     this.#reports.forget(id);

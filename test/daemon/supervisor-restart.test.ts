@@ -131,7 +131,7 @@ test('what ends in the absence of containerd is heard from the shims, without it
           .sort(),
         [before.id, after.id].sort(),
       );
-      await heard.forget(before.id);
+      heard.forget(before.id);
       assert.equal(codeOf(before.id), undefined);
       writeFileSync(join(directory, 'damaged,'), 'no message');
       writeFileSync(join(directory, 'empty,'), '');
