@@ -3,7 +3,7 @@
  * returns.
  */
 import { isIP } from 'node:net';
-import { forbidden, invalid } from '../errors/engine-error.js';
+import { type EngineError, forbidden, invalid } from '../errors/engine-error.js';
 import { notManager } from '../errors/not-manager.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
 import { IPV6_MIN_MTU } from '../sys/netlink/route-netlink.js';
@@ -132,28 +132,21 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
   if (given !== undefined && toNumber(given) !== subnet.base)
     throw invalid(`invalid network config:\ninvalid subnet ${config?.subnet}: it should be ${text}`);
   const check = (what: string, address: string): void => {
-    if (isIP(address) === 0) throw invalid(`invalid network config: ${what} ${address} is not an IP address`);
+    if (isIP(address) === 0) throw invalid(`invalid network config:\ninvalid ${what}: invalid address`);
     if (!contains(subnet, address))
-      throw invalid(
-        `invalid network config:\ninvalid ${what} ${address}: parent subnet ${text} doesn't contain this address`,
-      );
+      throw invalid(`invalid network config:\ninvalid ${what}: parent subnet ${text} doesn't contain this address`);
   };
-  if (config?.gateway) check('gateway', config.gateway);
+  if (config?.gateway) check(`gateway ${config.gateway}`, config.gateway);
   const used = new Set(config?.gateway ? [config.gateway] : []);
   for (const [name, address] of Object.entries(config?.auxiliaryAddresses ?? {})) {
-    check('auxiliary address', address);
+    check(`auxiliary address ${name}`, address);
     if (used.has(address))
       throw forbidden(`failed to allocate secondary ip address (${name}:${address}): Address already in use`, {
         code: 'ADDRESS_IN_USE',
       });
     used.add(address);
   }
-  const range = config?.ipRange ? parseSubnet(config.ipRange, 'ip-range', subnet.family) : undefined;
-  if (range && !covers(subnet, range))
-    throw invalid(
-      `invalid network config:\ninvalid ip-range ${config?.ipRange ?? ''}: ` +
-        `parent subnet ${text} doesn't contain ip-range`,
-    );
+  const range = config?.ipRange ? wantedRange(config.ipRange, subnet) : undefined;
   const gateway =
     config?.gateway || isolated
       ? (config?.gateway ?? '')
@@ -165,6 +158,21 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
     ipRange: range ? formatSubnet(range) : '',
     auxiliaryAddresses: config?.auxiliaryAddresses ?? {},
   };
+}
+
+/** @throws EngineError invalid for a range that is none, is not written as the range, or leaves the subnet. */
+function wantedRange(text: string, subnet: Subnet): Subnet {
+  const refuse = (reason: string): EngineError =>
+    invalid(`invalid network config:\ninvalid ip-range ${text}: ${reason}`);
+  let range: Subnet;
+  try {
+    range = parseSubnet(text, 'ip-range', subnet.family);
+  } catch {
+    throw refuse('invalid CIDR block notation');
+  }
+  if (toNumber(text.split('/')[0] ?? '') !== range.base) throw refuse(`it should be ${formatSubnet(range)}`);
+  if (!covers(subnet, range)) throw refuse(`parent subnet ${formatSubnet(subnet)} doesn't contain ip-range`);
+  return range;
 }
 
 /** Returns the first address of the range that nobody else uses. */

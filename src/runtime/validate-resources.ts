@@ -111,7 +111,7 @@ function checkCpu(limits: HostConfig, { cgroup, cpuCount }: HostFacts, warnings:
     );
   }
   if (limits.NanoCpus < 0 || limits.NanoCpus > cpuCount * 1e9) {
-    throw invalid(`Range of CPUs is from 0.01 to ${cpuCount}.00, as there are only ${cpuCount} CPUs available`);
+    throw invalid(`range of CPUs is from 0.01 to ${cpuCount}.00, as there are only ${cpuCount} CPUs available`);
   }
   if (limits.CpuShares < 0) throw invalid(`invalid CPU shares (${limits.CpuShares}): value must be a positive integer`);
   if (limits.CpuShares > 0 && !cgroup.cpuShares) {

@@ -51,8 +51,8 @@ const refusals: [host: Partial<HostConfig>, message: string | RegExp, config?: P
   ],
   [{ NanoCpus: 1, CpuPeriod: 1000 }, 'Conflicting options: Nano CPUs and CPU Period cannot both be set'],
   [{ NanoCpus: 1, CpuQuota: 1000 }, 'Conflicting options: Nano CPUs and CPU Quota cannot both be set'],
-  [{ NanoCpus: 3e9 }, 'Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available'],
-  [{ NanoCpus: -1 }, /^Range of CPUs/],
+  [{ NanoCpus: 3e9 }, 'range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available'],
+  [{ NanoCpus: -1 }, /^range of CPUs/],
   [{ CpuShares: -1 }, 'invalid CPU shares (-1): value must be a positive integer'],
   [{ CpuPeriod: 999 }, 'CPU cfs period can not be less than 1ms (i.e. 1000) or larger than 1s (i.e. 1000000)'],
   [{ CpuQuota: 999 }, 'CPU cfs quota can not be less than 1ms (i.e. 1000)'],
@@ -106,7 +106,7 @@ const refusals: [host: Partial<HostConfig>, message: string | RegExp, config?: P
   ],
   [
     { RestartPolicy: { Name: 'x' as 'no', MaximumRetryCount: 0 } },
-    "invalid restart policy: unknown policy 'x'; use one of 'always', 'no', 'on-failure', or 'unless-stopped'",
+    "invalid restart policy: unknown policy 'x'; use one of 'no', 'always', 'on-failure', or 'unless-stopped'",
   ],
   [
     { AutoRemove: true, RestartPolicy: { Name: 'always', MaximumRetryCount: 0 } },

@@ -115,7 +115,7 @@ export function checkRestartPolicy({
     default:
       throw invalid(
         `invalid restart policy: unknown policy '${String(Name)}'; ` +
-          "use one of 'always', 'no', 'on-failure', or 'unless-stopped'",
+          "use one of 'no', 'always', 'on-failure', or 'unless-stopped'",
       );
   }
 }
@@ -146,7 +146,8 @@ function checkNetworkMode(host: HostConfig): void {
     checkOneLine(field, host[field]);
   const shares = host.NetworkMode.startsWith('container:');
   const has = (list: readonly unknown[] | null): boolean => (list?.length ?? 0) > 0;
-  if (host.NetworkMode === 'container:') throw invalid('invalid container format container:<name|id>');
+  if (host.NetworkMode === 'container:')
+    throw invalid('invalid network mode: invalid container format container:<name|id>');
   if (shares && has(host.Links))
     throw invalid(
       "conflicting options: container type network can't be used with links. This would result in undefined behavior",

@@ -72,9 +72,8 @@ export function draftContainer(
   if (config.StopSignal) parseSignal(config.StopSignal);
   const given = withDefaults(request.hostConfig, defaults, deps);
   const networks = config.NetworkDisabled ? {} : planNetworks(deps, given, request.endpoints);
-  const donor = given.NetworkMode.startsWith('container:')
-    ? deps.find(given.NetworkMode.slice('container:'.length))
-    : undefined;
+  const [, donorName = ''] = /^container:(.+)$/s.exec(given.NetworkMode) ?? [];
+  const donor = donorName === '' ? undefined : deps.find(donorName);
   // A container that shares a network also shares its names.
   if (donor) Object.assign(config, { Hostname: donor.config.Hostname, Domainname: donor.config.Domainname });
   if (config.Hostname === '')

@@ -31,13 +31,14 @@ export async function updateContainer(
   try {
     checkConflicts(record.hostConfig, change);
   } catch (error) {
-    throw isEngineError(error)
-      ? new EngineError(error.kind, `Cannot update container ${record.id}: ${error.message}`, { cause: error })
-      : error;
+    throw notUpdated(record, error);
   }
   deps.checkRestartPolicy(hostConfig);
   const { linux, warnings } = await deps.resources(hostConfig);
-  if (isLive(record)) await apply(tasks, record, linux);
+  if (isLive(record))
+    await apply(tasks, record, linux).catch((error: unknown) => {
+      throw notUpdated(record, error);
+    });
   const amend = (current: ContainerRecord): ContainerRecord => ({
     ...current,
     hostConfig: { ...current.hostConfig, ...change },
@@ -52,6 +53,11 @@ export async function updateContainer(
   // The container was started meanwhile, with the old limits.
   if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, linux);
   return { updated, warnings };
+}
+
+function notUpdated({ id }: ContainerRecord, error: unknown): unknown {
+  if (!isEngineError(error)) return error;
+  return new EngineError(error.kind, `Cannot update container ${id}: ${error.message}`, { cause: error });
 }
 
 function apply(tasks: TaskService, { id, state: { pid } }: ContainerRecord, linux: OciResources): Promise<void> {

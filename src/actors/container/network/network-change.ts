@@ -39,7 +39,12 @@ export function checkEndpoint(network: NetworkSummary, request: EndpointRequest)
 export function checkNewEndpoint(network: NetworkSummary, request: EndpointRequest): void {
   try {
     const { misplaced, malformed } = endpointProblems(network, request);
-    const problems = [...misplaced, ...malformed, ...outsideAddresses(network, request)];
+    const problems = [
+      ...misplaced,
+      ...malformed,
+      ...unconfigured(network, request),
+      ...outsideAddresses(network, request),
+    ];
     if (problems.length > 0) throw invalid(invalidSettings(problems), { code: 'ENDPOINT' });
     checkMacAddress(request);
   } catch (error) {
@@ -71,6 +76,14 @@ function endpointProblems(
     if (isIP(address) === 0) malformed.push(`invalid link-local IP address: ${address}`);
   malformed.push(...endpointOptionProblems(DriverOpts ?? {}));
   return { misplaced, malformed };
+}
+
+/** A network that the engine made has no subnet that a user could have chosen an address of. */
+function unconfigured({ hasNames }: NetworkSummary, { IPAMConfig }: EndpointRequest): string[] {
+  const isWanted = Boolean(IPAMConfig?.IPv4Address || IPAMConfig?.IPv6Address);
+  return hasNames || !isWanted
+    ? []
+    : ['user specified IP address is supported only when connecting to networks with user configured subnets'];
 }
 
 /** Returns a problem for each wanted address that is in none of the network's subnets; a plugin has its own rules. */
