@@ -201,6 +201,7 @@ function composeNetworks({ live, dataRoot, execRoot, reserve, settings, log }: B
     ipForward: config.ipForward,
     ipForwardNoDrop: config.ipForwardNoDrop,
     userlandProxy: config.userlandProxy,
+    directRouting: config.allowDirectRouting,
     addressPools: config.defaultAddressPools,
     defaultNetworkOptions: config.defaultNetworkOpts,
     nameservers: () => config.dns,

@@ -28,6 +28,7 @@ const TABLE: readonly (readonly [
     'runtimes',
     { a: { path: '/x' }, b: { path: 'y' } },
   ],
+  ['allow-direct-routing', 'allow-direct-routing', ['true'], true, 'allowDirectRouting', true],
   ['authorization-plugin', 'authorization-plugins', ['p', 'q'], ['p', 'q'], 'authorizationPlugins', ['p', 'q']],
   ['bip', 'bip', ['10.1.0.1/24'], '10.1.0.1/24', 'bip', '10.1.0.1/24'],
   ['bip6', 'bip6', ['fd00::1/64'], 'fd00::1/64', 'bip6', 'fd00::1/64'],

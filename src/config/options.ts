@@ -54,6 +54,7 @@ const proxy = text('string', checkProxyUrl);
 const none: readonly string[] = [];
 
 export const OPTIONS = {
+  allowDirectRouting: option({ flag: 'allow-direct-routing', key: 'allow-direct-routing', type: boolean, default: false, doc: 'Allow remote access to published ports on container IP addresses' }),
   authorizationPlugins: reloadable({
     flag: 'authorization-plugin', key: 'authorization-plugins', type: list(), default: none, windows: true,
     doc: 'Authorization plugins to load, in the order in which they are asked',

@@ -49,6 +49,8 @@ export interface Ruleset {
   readonly tag: string;
   /** If true, a proxy serves connections from the bridge's own containers and from loopback, instead of translation. */
   readonly userlandProxy: boolean;
+  /** Others may reach published ports by the addresses of containers, too. */
+  readonly directRouting: boolean;
   /** In these families the packet filter sees what goes from port to port of a bridge. */
   readonly bridged: readonly Family[];
   readonly bridges: readonly BridgeRules[];
@@ -169,7 +171,7 @@ export function rulesOf(ruleset: Ruleset, family: Family): RuleStages {
 /** Returns the rules for packets to the containers of a bridge. */
 function inRules(
   { bridge, interContainer, internal, mode }: BridgeHere,
-  { links }: Ruleset,
+  { links, directRouting }: Ruleset,
   ports: readonly PortRule[],
   family: Family,
 ): Rule[] {
@@ -180,8 +182,9 @@ function inRules(
     ...(internal
       ? []
       : mode === 'routed'
-        ? openings(bridge, ports)
-        : [{ to, flow: 'translated', verdict: ACCEPT } as const]),
+        ? // ICMP tells about the way to the ports.
+          [...openings(bridge, ports), { to, protocol: 'icmp', verdict: ACCEPT } as const]
+        : [{ to, flow: 'translated', verdict: ACCEPT } as const, ...(directRouting ? openings(bridge, ports) : [])]),
     // A port that was not published cannot be reached, whatever else the host lets pass.
     { to, verdict: mode === 'nat-unprotected' && !internal ? ACCEPT : DROP },
   ];
@@ -225,22 +228,17 @@ function linkRule({ bridge, from, to, protocol, port }: LinkRule): Rule {
   };
 }
 
-/**
- * Returns the rules for a routed network: published ports are open, and so is ICMP, which tells about the way to them.
- */
+/** Returns the rules that open published ports to whoever has a route to the containers of a bridge. */
 function openings(bridge: string, ports: readonly PortRule[]): Rule[] {
-  return [
-    ...ports
-      .filter((port) => port.bridge === bridge)
-      .map(({ protocol, containerIp, containerPort }): Rule => ({
-        destination: is(alone(containerIp)),
-        to: is(bridge),
-        protocol,
-        port: containerPort,
-        verdict: ACCEPT,
-      })),
-    { to: is(bridge), protocol: 'icmp', verdict: ACCEPT },
-  ];
+  return ports
+    .filter((port) => port.bridge === bridge)
+    .map(({ protocol, containerIp, containerPort }) => ({
+      destination: is(alone(containerIp)),
+      to: is(bridge),
+      protocol,
+      port: containerPort,
+      verdict: ACCEPT,
+    }));
 }
 
 /** Masks a container that reaches itself by way of the host; otherwise it would get packets from its own address. */

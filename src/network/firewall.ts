@@ -18,6 +18,7 @@ export interface FirewallOptions {
   /** The families to write rules for; without any, nothing is touched. */
   readonly families: readonly Family[];
   readonly userlandProxy: boolean;
+  readonly directRouting: boolean;
   readonly log: Logger;
 }
 
@@ -280,6 +281,7 @@ export class Firewall {
     return {
       tag: this.options.tag,
       userlandProxy: this.options.userlandProxy,
+      directRouting: this.options.directRouting,
       bridged: this.#bridged,
       bridges: [...this.#bridges.values()],
       ports: [...this.#ports],

@@ -43,6 +43,8 @@ export interface NetworkOptions extends Omit<
   readonly bridge: BridgeOptions | undefined;
   /** Writes the firewall's rules. */
   readonly firewallBackend: BackendName;
+  /** Others may reach published ports by the addresses of containers, if they have a route. */
+  readonly directRouting: boolean;
   /** Host address of ports on the default bridge that name none. */
   readonly publishIp: string;
   readonly addressPools: readonly PoolOption[];
@@ -85,6 +87,7 @@ export class HostNetworks implements NetworkDriver {
       others: otherBackends(options.firewallBackend, tag),
       families,
       userlandProxy: options.userlandProxy,
+      directRouting: options.directRouting,
       log: options.log,
     });
     this.#links = new ContainerLinks({ ...options, netlink: this.#netlink, firewall: this.#firewall });

@@ -85,6 +85,7 @@ test('a free subnet is the first block that nothing touches', () => {
 const ruleset: Ruleset = {
   tag: 'e1',
   userlandProxy: true,
+  directRouting: false,
   bridged: [],
   bridges: [
     {
@@ -113,6 +114,17 @@ const ruleset: Ruleset = {
     { bridge: 'e1', protocol: 'tcp', containerIp: '10.1.0.2', containerPort: 81, hostIp: '192.0.2.1', hostPort: 8081 },
   ],
 };
+
+test('with direct routing, published ports are open at the addresses of containers, too', () => {
+  const rules = chainsOf({ ...ruleset, directRouting: true }, 4)[0]?.rules ?? [];
+  const at = rules.indexOf('-o e1 -m conntrack --ctstate DNAT -j ACCEPT');
+  assert.deepEqual(rules.slice(at + 1, at + 5), [
+    '-d 10.1.0.2/32 -o e1 -p tcp -m tcp --dport 80 -j ACCEPT',
+    '-d 10.1.0.2/32 -o e1 -p udp -m udp --dport 53 -j ACCEPT',
+    '-d 10.1.0.2/32 -o e1 -p tcp -m tcp --dport 81 -j ACCEPT',
+    '-o e1 -j DROP',
+  ]);
+});
 
 test('rules of bridges and ports', () => {
   const [into, out, dnat, snat] = chainsOf(ruleset, 4);

@@ -10,6 +10,7 @@ const bridge = { masquerade: true, sources: {}, interContainer: false, internal:
 const ruleset: Ruleset = {
   tag: 'e1',
   userlandProxy: true,
+  directRouting: false,
   bridged: [],
   bridges: [
     { ...bridge, bridge: 'e1', subnets: { 4: '10.1.0.0/16', 6: 'fd00::/64' } },

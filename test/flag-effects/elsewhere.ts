@@ -29,6 +29,11 @@ const NETWORKS: readonly Place[] = [
   ),
   place('network/network-flags', 'dns, dns-search, dns-opt: who is asked, and for what', 'dns', 'dnsOpts', 'dnsSearch'),
   place('network/network-flags', 'host-gateway-ip: what host-gateway stands for', 'hostGatewayIps'),
+  place(
+    'network/gateway-modes',
+    'nat with --allow-direct-routing: besides, the published port of',
+    'allowDirectRouting',
+  ),
   place('network/network-flags', 'icc and userland-proxy, switched off', 'icc', 'userlandProxy'),
   place('network/network-flags', 'ip: where ports of the default bridge are published that name no address', 'ip'),
   place('network/network-flags', 'ip-forward and ip-forward-no-drop: ', 'ipForward', 'ipForwardNoDrop'),

@@ -12,6 +12,7 @@ import { docker } from '../support/cli.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
+import { engined, isTestingDockerd } from '../support/engined.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call } from '../support/http.js';
 import { openOutside, type Outside } from '../support/outside.js';
@@ -23,6 +24,8 @@ const FAMILIES = [4, 6] as const;
 
 const directory = mkdtempSync(join(tmpdir(), 'modes-'));
 const cleanup = new Cleanup();
+/** Flags of the next start. */
+const flags: string[] = [];
 let engine: Engine;
 let image: string;
 let outside: Outside;
@@ -36,7 +39,7 @@ before(async () => {
     there: [`${OUTSIDE[4]}/24`, `${OUTSIDE[6]}/64`],
   });
   cleanup.add(async () => outside.remove());
-  ({ engine, image } = await startEngineWithImage(cleanup));
+  ({ engine, image } = await startEngineWithImage(cleanup, isTestingDockerd() ? undefined : engined({ args: flags })));
 });
 after(() => cleanup.run());
 
@@ -115,6 +118,23 @@ test("rules of the operator come before the engine's: what they drop does not re
     }
     assert.equal(await fromOutside(HOST[4], 8088), `80 ${OUTSIDE[4]}`);
   }));
+
+test('nat with --allow-direct-routing: besides, the published port of the container', async (t) => {
+  if (isTestingDockerd()) return t.skip('its flags stay');
+  flags.push('--allow-direct-routing');
+  await engine.stop();
+  await engine.start();
+  await serve('nat', async ({ address }) => {
+    for (const family of FAMILIES) {
+      assert.equal(await fromOutside(HOST[family], 8088), `80 ${OUTSIDE[family]}`);
+      assert.equal(await fromOutside(address[family], 80), `80 ${OUTSIDE[family]}`);
+      assert.equal(await fromOutside(address[family], 81), '-', `IPv${family}`);
+    }
+  });
+  flags.pop();
+  await engine.stop();
+  await engine.start();
+});
 
 test('nat-unprotected: besides, every port of the container', () =>
   serve('nat-unprotected', async ({ address }) => {

@@ -68,6 +68,7 @@ export function networksOf(
     ipForward: true,
     ipForwardNoDrop: true,
     userlandProxy: plan.userlandProxy,
+    directRouting: false,
     addressPools: plan.addressPools,
     defaultNetworkOptions: {},
     nameservers: () => [],
