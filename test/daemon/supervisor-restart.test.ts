@@ -143,7 +143,7 @@ test('what ends in the absence of containerd is heard from the shims, without it
         'a later daemon knows what was heard',
       );
       assert.equal(next.get(exec)?.exitStatus, 6);
-      for (const id of [after.id, staying.id]) await next.forget(id);
+      for (const id of [after.id, staying.id]) next.forget(id);
       assert.deepEqual(readdirSync(directory), []);
     } finally {
       witness.close();
