@@ -164,7 +164,8 @@ test('an exec is refused as on a container that has ended', () =>
     killShim(container.id);
     if (delayMs > 0) await sleep(delayMs);
     const reply = await call(engine.socketPath, 'POST', `/exec/${Id}/start`, { json: { Detach: true } });
-    assert.equal(reply.status, 409, reply.text);
+    // On a busy machine the end may be known by then, and an exec that never ran goes with its container.
+    assert.ok([404, 409].includes(reply.status), reply.text);
     await waitFor('the exit', async () => (await inspect(container)).State.Status === 'exited');
     await remove(container.id);
     await gone(container);
