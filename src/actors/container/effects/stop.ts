@@ -9,8 +9,11 @@ import type { ContainerRecord } from '../container.record.js';
 import { thaw } from '../life/ended-task.js';
 import { UNSEEN_EXIT_CODE } from '../life/unseen-exit.js';
 
-/** How long an exit may take after SIGKILL before the stop is reported as failed. */
-const KILL_LIMIT_MS = 10_000;
+/**
+ * How long an exit may take after SIGKILL before the stop is reported as failed. An exit that the shim does not tell is
+ * found out before, also on a busy machine.
+ */
+const KILL_LIMIT_MS = 25_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface StopTools {
