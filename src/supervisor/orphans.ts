@@ -66,9 +66,12 @@ export function shimSockets({ socket, namespace }: ShimRealm, id: string): strin
   return [task, join(task, 'debug')].map((path) => join(SHIM_SOCKETS, createHash('sha256').update(path).digest('hex')));
 }
 
-/** Tells whether the runtime keeps a container, because nobody told it that the container has ended. */
-export function hasState({ runcRoot, namespace }: Realm, id: string): boolean {
-  return existsSync(join(runcRoot, namespace, id));
+/**
+ * Tells whether the runtime keeps a container, because nobody told it that the container has ended, or containerd the
+ * files of its task: it refuses a new one of the name then.
+ */
+export function hasState({ runcRoot, namespace, taskDirs = [] }: Realm, id: string): boolean {
+  return [join(runcRoot, namespace), ...taskDirs].some((dir) => existsSync(join(dir, id)));
 }
 
 /** Removes the sockets of a task's shim, which must have ended: a killed shim leaves them. */
