@@ -103,9 +103,11 @@ class OverlayDriver extends StackedDriver {
     const last = (isBrief ? always + brief : always) + contextOption(this.#labelOf(id));
     const options = `lowerdir=${lower.join(':')},upperdir=${diff},workdir=${work}`;
     const isPlain = Buffer.byteLength(options + last) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(this.layout.root);
-    if (isPlain) return this.#overlay(options + last, merged);
+    const mount = (data: string): Promise<void> =>
+      this.#sizes.whileMounting(this.layout.container(id), () => this.#overlay(data, merged));
+    if (isPlain) return mount(options + last);
     const short = (directories: readonly string[]): string => this.short(directories, 'self');
-    return this.#overlay(`lowerdir=${short(lower)},upperdir=${short([diff])},workdir=${short([work])}${last}`, merged);
+    return mount(`lowerdir=${short(lower)},upperdir=${short([diff])},workdir=${short([work])}${last}`);
   }
 
   async unmount(id: string): Promise<void> {

@@ -8,9 +8,11 @@ import { messageOf } from '../../../errors/engine-error.js';
 import type { Layout } from '../../layers/layout.js';
 import { lastOption, parseSize, refusedOption } from '../size-option.js';
 import type { FileSystem } from '../../../sys/mount/file-system-of.js';
-import { joinProject, limitProject, projectOf } from '../../../sys/mount/project-quota.js';
+import { joinProject, limitProject, projectOf, withRoom } from '../../../sys/mount/project-quota.js';
 
 export const SIZE_OPTION = 'overlay2.size';
+/** More than a handful of directories and files takes, with what XFS reserves for each. */
+const MOUNT_BYTES = 4 << 20;
 const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /**
@@ -84,6 +86,20 @@ export class SizeLimits {
   /** Tells whether the size of what is in the directory of a container is limited. */
   isLimited(directory: string): boolean {
     return this.#isPossible && withDirectory(directory, projectOf) !== withDirectory(this.#layout.root, projectOf);
+  }
+
+  /**
+   * Runs `work`, which mounts the layer in the directory of a container. overlayfs makes directories then, and where
+   * the limit leaves no room for these, it mounts the layer read-only: a full container could not even delete anything.
+   */
+  async whileMounting(directory: string, work: () => Promise<void>): Promise<void> {
+    if (!this.isLimited(directory)) return work();
+    const fd = openSync(directory, OPEN_DIRECTORY);
+    try {
+      await withRoom(fd, projectOf(fd), MOUNT_BYTES, work);
+    } finally {
+      closeSync(fd);
+    }
   }
 
   /** A number above those of all containers. */
