@@ -1,7 +1,7 @@
 /** Puts the edits of CDI devices into a container's spec. */
 import { lstat } from 'node:fs/promises';
 import { invalid, messageOf } from '../errors/engine-error.js';
-import type { CdiDeviceNode, CdiEdits } from './cdi.js';
+import type { CdiDeviceNode, CdiEdits, CdiIntelRdt } from './cdi-spec.js';
 import { toDevice } from './devices.js';
 import type { OciDevice, OciDeviceRule, OciHooks, OciMount, OciProcess } from './oci-types.js';
 
@@ -12,7 +12,13 @@ export interface EditedParts {
   readonly nodes: readonly OciDevice[];
   readonly rules: readonly OciDeviceRule[];
   readonly hooks: OciHooks;
+  /** Links of the host that the container gets, and what they are called there. */
+  readonly netDevices: Readonly<Record<string, { readonly name: string }>>;
+  readonly intelRdt: CdiIntelRdt | undefined;
 }
+
+/** As the runtime has it for a node without a mode. */
+const DEFAULT_MODE = 0o666;
 
 const HOOKS: ReadonlySet<string> = new Set([
   'prestart',
@@ -28,19 +34,11 @@ const HOOKS: ReadonlySet<string> = new Set([
  * runtime does not have.
  */
 export async function applyCdiEdits(parts: EditedParts, edits: readonly CdiEdits[]): Promise<EditedParts> {
-  let { process, mounts, nodes, rules } = parts;
+  let { process, mounts, nodes, rules, intelRdt } = parts;
   const hooks: Record<string, OciHooks[keyof OciHooks]> = { ...parts.hooks };
+  const netDevices = new Map(Object.entries(parts.netDevices));
   for (const edit of edits) {
-    const names = new Set((edit.env ?? []).map(nameOf));
-    const groups = new Set([
-      ...(process.user.additionalGids ?? []),
-      ...(edit.additionalGids ?? []).filter((gid) => gid !== 0),
-    ]);
-    process = {
-      ...process,
-      env: [...process.env.filter((entry) => !names.has(nameOf(entry))), ...(edit.env ?? [])],
-      user: { ...process.user, ...(groups.size > 0 ? { additionalGids: [...groups] } : {}) },
-    };
+    process = editedProcess(process, edit);
     const targets = new Set((edit.mounts ?? []).map(({ containerPath }) => containerPath));
     mounts = [
       ...mounts.filter(({ destination }) => !targets.has(destination)),
@@ -52,34 +50,66 @@ export async function applyCdiEdits(parts: EditedParts, edits: readonly CdiEdits
       })),
     ];
     for (const given of edit.deviceNodes ?? []) {
-      const { node, access } = await deviceOf(given);
+      const { node, access } = await deviceOf(given, process);
       nodes = [...nodes.filter(({ path }) => path !== node.path), node];
-      rules = [...rules, { allow: true, type: node.type, major: node.major, minor: node.minor, access }];
+      const { type, major, minor } = node;
+      // A FIFO is no device to the control group.
+      if (type !== 'p') rules = [...rules, { allow: true, type: type === 'b' ? 'b' : 'c', major, minor, access }];
     }
     for (const { hookName, ...hook } of edit.hooks ?? []) {
       if (!HOOKS.has(hookName)) throw invalid(`CDI device injection failed: unknown hook ${hookName}`);
       hooks[hookName] = [...(hooks[hookName] ?? []), hook];
     }
+    for (const { hostInterfaceName, name } of edit.netDevices ?? []) netDevices.set(hostInterfaceName, { name });
+    intelRdt = edit.intelRdt ?? intelRdt;
   }
-  return { process, mounts, nodes, rules, hooks };
+  return { process, mounts, nodes, rules, hooks, netDevices: Object.fromEntries(netDevices), intelRdt };
+}
+
+function editedProcess(process: OciProcess, { env = [], additionalGids = [] }: CdiEdits): OciProcess {
+  const names = new Set(env.map(nameOf));
+  const groups = new Set([...(process.user.additionalGids ?? []), ...additionalGids.filter((gid) => gid !== 0)]);
+  return {
+    ...process,
+    env: [...process.env.filter((entry) => !names.has(nameOf(entry))), ...env],
+    user: { ...process.user, ...(groups.size > 0 ? { additionalGids: [...groups] } : {}) },
+  };
 }
 
 function nameOf(entry: string): string {
   return entry.split('=', 1)[0] ?? '';
 }
 
-/** Completes a device: members that the specification leaves open are read from the node on the host. */
-async function deviceOf({
-  path,
-  hostPath = path,
-  type,
-  major,
-  minor,
-  fileMode,
-  permissions = 'rwm',
-  uid,
-  gid,
-}: CdiDeviceNode): Promise<{ node: OciDevice; access: string }> {
+const TYPES = new Set(['b', 'c', 'u', 'p']);
+
+/**
+ * Completes a device: members that the specification leaves open are read from the node on the host. A node whose type
+ * and numbers are given need not be there yet. It belongs to the user of the container unless something else is said.
+ */
+async function deviceOf(
+  { path, hostPath = path, type = '', major = 0, minor = 0, fileMode, permissions, uid, gid }: CdiDeviceNode,
+  { user }: OciProcess,
+): Promise<{ node: OciDevice; access: string }> {
+  if (type !== '' && !TYPES.has(type))
+    throw invalid(`CDI device injection failed: device node ${path} is of the unknown type ${type}`);
+  const isComplete = type !== '' && (major !== 0 || type === 'p');
+  const found = isComplete
+    ? { path, type: type as OciDevice['type'], major, minor, fileMode: DEFAULT_MODE, uid: 0, gid: 0 }
+    : await foundDevice(path, hostPath, type);
+  return {
+    node: {
+      ...found,
+      major: major || found.major,
+      minor: minor || found.minor,
+      fileMode: fileMode ?? found.fileMode,
+      uid: uid ?? (user.uid > 0 ? user.uid : found.uid),
+      gid: gid ?? (user.gid > 0 ? user.gid : found.gid),
+    },
+    access: permissions ?? 'rwm',
+  };
+}
+
+async function foundDevice(path: string, hostPath: string, type: string): Promise<OciDevice> {
   const found = await lstat(hostPath).then(
     (stats) => toDevice(path, stats),
     (error: unknown) => {
@@ -87,18 +117,8 @@ async function deviceOf({
     },
   );
   if (!found) throw invalid(`CDI device injection failed: ${hostPath} is not a device node`);
-  if (type !== undefined && type !== '' && type !== found.type && !(type === 'u' && found.type === 'c')) {
+  if (type !== '' && type !== found.type && !(type === 'u' && found.type === 'c')) {
     throw invalid(`CDI device injection failed: ${hostPath} is not a device of type ${type}`);
   }
-  return {
-    node: {
-      ...found,
-      major: major ?? found.major,
-      minor: minor ?? found.minor,
-      fileMode: fileMode ?? found.fileMode,
-      uid: uid ?? found.uid,
-      gid: gid ?? found.gid,
-    },
-    access: permissions,
-  };
+  return found;
 }

@@ -1,54 +1,11 @@
 /** Reads Container Device Interface specifications from directories of the host, and finds devices in them. */
-import { readFile, readdir } from 'node:fs/promises';
+import { readFile, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
-import { parseYaml } from './yaml.js';
+import { type CdiEdits, type CdiSpec, parseCdiSpec } from './cdi-spec.js';
 
-export interface CdiDeviceNode {
-  readonly path: string;
-  readonly hostPath?: string;
-  readonly type?: string;
-  readonly major?: number;
-  readonly minor?: number;
-  readonly fileMode?: number;
-  readonly permissions?: string;
-  readonly uid?: number;
-  readonly gid?: number;
-}
-
-export interface CdiHook {
-  readonly hookName: string;
-  readonly path: string;
-  readonly args?: readonly string[];
-  readonly env?: readonly string[];
-  readonly timeout?: number;
-}
-
-/** `containerEdits` of the CDI specification (cncf-tags/container-device-interface, SPEC.md). */
-export interface CdiEdits {
-  readonly env?: readonly string[];
-  readonly deviceNodes?: readonly CdiDeviceNode[];
-  readonly mounts?: readonly {
-    readonly hostPath: string;
-    readonly containerPath: string;
-    readonly type?: string;
-    readonly options?: readonly string[];
-  }[];
-  readonly hooks?: readonly CdiHook[];
-  readonly additionalGids?: readonly number[];
-}
-
-interface CdiSpec {
-  readonly path: string;
-  /** Specifications in later directories have precedence. */
-  readonly priority: number;
-  readonly kind: string;
-  readonly edits: CdiEdits | undefined;
-  readonly devices: ReadonlyMap<string, CdiEdits>;
-}
-
-const NAME = /^[a-zA-Z0-9]([a-zA-Z0-9_.:-]*[a-zA-Z0-9])?$/;
-const KIND = /^[a-zA-Z]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?\/[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$/;
+/** Specifications of machines with many devices have some hundred kilobytes. */
+const MAX_SPEC_BYTES = 4 << 20;
 
 /**
  * Returns the edits of fully qualified devices, `vendor.com/class=name`: those of each specification in use once, then
@@ -127,7 +84,7 @@ async function readSpecs(dirs: readonly string[]): Promise<{ specs: CdiSpec[]; p
     for (const file of files) {
       const path = join(dir, file);
       try {
-        specs.push(readSpec(path, priority, parseYaml(await readFile(path, 'utf8'), { maxAliasCount: 0 })));
+        specs.push(parseCdiSpec(path, priority, await readSmall(path)));
       } catch (error) {
         problems.push(`${path}: ${messageOf(error)}`);
       }
@@ -136,20 +93,10 @@ async function readSpecs(dirs: readonly string[]): Promise<{ specs: CdiSpec[]; p
   return { specs, problems };
 }
 
-/** Reads a specification. JSON is YAML, so one parser reads both. */
-function readSpec(path: string, priority: number, content: unknown): CdiSpec {
-  const { kind, devices, containerEdits } = Object(content) as {
-    kind?: unknown;
-    devices?: unknown;
-    containerEdits?: CdiEdits;
-  };
-  if (typeof kind !== 'string' || !KIND.test(kind)) throw new Error('kind must be of form vendor/class');
-  if (!Array.isArray(devices)) throw new Error('devices must be a list');
-  const named = new Map<string, CdiEdits>();
-  for (const device of devices as { name?: unknown; containerEdits?: CdiEdits }[]) {
-    if (typeof device.name !== 'string' || !NAME.test(device.name)) throw new Error('every device must have a name');
-    if (named.has(device.name)) throw new Error(`device ${device.name} is there twice`);
-    named.set(device.name, device.containerEdits ?? {});
-  }
-  return { path, priority, kind, edits: containerEdits, devices: named };
+/** Only a regular file is read: reading a pipe would never end. */
+async function readSmall(path: string): Promise<string> {
+  const found = await stat(path);
+  if (!found.isFile()) throw new Error('not a regular file');
+  if (found.size > MAX_SPEC_BYTES) throw new Error(`larger than ${MAX_SPEC_BYTES} bytes`);
+  return readFile(path, 'utf8');
 }

@@ -53,7 +53,7 @@ export async function buildDevices({
   const gathered = await gatherAll(mappings ?? []);
   const rules = gathered.map(({ node: { type, major, minor }, access }) => ({
     allow: true,
-    type,
+    type: type === 'b' ? ('b' as const) : ('c' as const),
     major,
     minor,
     access,

@@ -53,7 +53,8 @@ export interface OciIdMapping {
 
 export interface OciDevice {
   path: string;
-  type: 'b' | 'c';
+  /** `u` is a character device without a buffer, `p` a FIFO. */
+  type: 'b' | 'c' | 'u' | 'p';
   major: number;
   minor: number;
   fileMode: number;

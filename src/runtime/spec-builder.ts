@@ -85,7 +85,10 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
       { ...input, mounts: propagation.mounts },
       { recursiveReadOnly: facts.recursiveReadOnly, runsInit },
     );
-    const edited = await applyCdiEdits({ process, mounts, ...devices, hooks: {} }, edits);
+    const edited = await applyCdiEdits(
+      { process, mounts, ...devices, hooks: {}, netDevices: {}, intelRdt: undefined },
+      edits,
+    );
     const seccomp = seccompFor(input, process.capabilities.bounding);
     const sysctl = buildSysctls(input);
     const spec: OciSpec = {
@@ -104,6 +107,8 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
         cgroupsPath: input.cgroupsPath,
         resources: { ...resources, devices: edited.rules },
         devices: edited.nodes,
+        ...(Object.keys(edited.netDevices).length === 0 ? {} : { netDevices: edited.netDevices }),
+        ...(edited.intelRdt ? { intelRdt: edited.intelRdt } : {}),
         maskedPaths: hostConfig.MaskedPaths ?? [],
         readonlyPaths: hostConfig.ReadonlyPaths ?? [],
         ...(Object.keys(sysctl).length === 0 ? {} : { sysctl }),

@@ -44,7 +44,7 @@ before(async () => {
   );
   await writeFile(
     join(dir, 'generated', 'example.yaml'),
-    `cdiVersion: 0.6.0
+    `cdiVersion: 0.7.0
 kind: example.com/hooked
 devices:
   - name: all
@@ -58,6 +58,11 @@ devices:
 `,
   );
   await writeFile(join(dir, 'generated', 'broken.yaml'), 'kind: [\n');
+  const bad = { late: ['0.6.0', { intelRdt: {} }], future: ['9.0.0', {}], odd: ['0.6.0', { env: 5 }] } as const;
+  for (const [name, [cdiVersion, containerEdits]] of Object.entries(bad)) {
+    const specification = { cdiVersion, kind: `example.com/${name}`, devices: [{ name: '0', containerEdits }] };
+    await writeFile(join(dir, 'static', `${name}.json`), JSON.stringify(specification));
+  }
   ({ engine, image } = await startEngineWithImage(
     cleanup,
     engined({ file: { 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] } }),
@@ -106,6 +111,13 @@ for (const [what, device, message] of [
     'example.com/full=gone',
     /CDI device injection failed: device node \/dev\/nothing-is-here/,
   ],
+  [
+    'more than the version of a specification has',
+    'example.com/late=0',
+    /unresolvable CDI devices example.com\/late=0 \(left out: .*late.json: the spec version must be at least v0.7.0/,
+  ],
+  ['a version that nobody knows', 'example.com/future=0', /future.json: invalid version "9.0.0"/],
+  ['an edit of a wrong type', 'example.com/odd=0', /odd.json: device 0: env is of a wrong type/],
 ] as const) {
   test(`refused: ${what}`, async () => {
     const { status, stderr } = await docker(engine, ['run', '--rm', '--device', device, image, 'true']);
@@ -114,6 +126,57 @@ for (const [what, device, message] of [
     assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
   });
 }
+
+/** The devices of a fake vendor of graphics processors: real nodes, each by its index and its UUID. */
+function gpuSpecification(count: number): string {
+  const nodes = Array.from({ length: count }, (_, index) => ({
+    path: `/dev/fakegpu${index}`,
+    hostPath: index % 2 === 0 ? '/dev/full' : '/dev/zero',
+  }));
+  const named = nodes.flatMap((node, index) =>
+    [`${index}`, `GPU-uuid-${index}`].map((name) => ({ name, containerEdits: { deviceNodes: [node] } })),
+  );
+  // This one is not there yet: its numbers are those of /dev/null.
+  const later = { path: '/dev/fakegpu-later', type: 'c', major: 1, minor: 3 };
+  const whole = { name: 'all', containerEdits: { deviceNodes: [...nodes, later] } };
+  return JSON.stringify({ cdiVersion: '0.6.0', kind: 'nvidia.com/gpu', devices: [...named, whole] });
+}
+
+test('graphics processors: none, all, by number, by index and by UUID, as specifications come and go', async () => {
+  const gpus = (request: string): Promise<string> =>
+    dockerOk(engine, ['run', '--rm', '--gpus', request, image, 'sh', '-c', 'cd /dev; ls -d fakegpu*']);
+  const refused = async (request: string): Promise<string> =>
+    (await docker(engine, ['run', '--rm', '--gpus', request, image, 'true'])).stderr;
+  assert.match(
+    await refused('all'),
+    /could not select device driver "" with capabilities: \[\[gpu\]\]: no CDI specification of nvidia.com\/gpu or amd/,
+  );
+  await writeFile(join(dir, 'generated', 'gpus.json'), gpuSpecification(11));
+  assert.equal((await gpus('all')).split('\n').length, 12);
+  assert.equal(await gpus('3'), 'fakegpu0\nfakegpu1\nfakegpu2');
+  assert.equal(await gpus('"device=10,GPU-uuid-3"'), 'fakegpu10\nfakegpu3');
+  assert.match(await refused('12'), /12 devices were asked for, but the CDI specifications have 11 of nvidia.com\/gpu/);
+  assert.match(await refused('device=77'), /unresolvable CDI devices nvidia.com\/gpu=77/);
+  assert.equal(
+    await run(['nvidia.com/gpu=all'], 'echo lost >/dev/fakegpu-later && stat -c %t:%T /dev/fakegpu-later'),
+    '1:3',
+  );
+  const request = { Driver: 'amd', Count: -1, Capabilities: [['gpu']] };
+  const made = await callJson<{ Id: string }>(
+    engine.socketPath,
+    'POST',
+    '/containers/create',
+    { json: { Image: image, HostConfig: { DeviceRequests: [request] } } },
+    201,
+  );
+  assert.match(
+    (await docker(engine, ['start', made.Id])).stderr,
+    /could not select device driver "amd" .*: no CDI specification of amd.com\/gpu in /,
+  );
+  await dockerOk(engine, ['rm', made.Id]);
+  await rm(join(dir, 'generated', 'gpus.json'));
+  assert.match(await refused('1'), /no CDI specification/);
+});
 
 test('two specifications of equal precedence make a device ambiguous; a later directory decides', async () => {
   const specification = (value: string): string =>
