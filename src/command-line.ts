@@ -3,6 +3,8 @@
  * is to run.
  */
 import type * as Daemon from './daemon.js';
+import type { MigrationRequest } from './migrate.js';
+import { hostWithoutDriver } from './config/host.js';
 import { startUp } from './config/start-up.js';
 import type { DebugSignal } from './sys/process/debug-signal.js';
 import { BUILD } from './version.js';
@@ -14,6 +16,18 @@ export function loadDaemon(): Promise<typeof Daemon> {
   return import('./daemon.js');
 }
 
+/** Takes the flags of `engined migrate` out of a command line. */
+function takeRequest(flags: readonly string[]): MigrationRequest & { readonly options: readonly string[] } {
+  const request: { to?: string; remove?: string } = {};
+  const options: string[] = [];
+  for (let i = 0; i < flags.length; i++) {
+    const [, name, value] = /^--(to|remove)(?:=(.*))?$/s.exec(flags[i] ?? '') ?? [];
+    if (name === 'to' || name === 'remove') request[name] = value ?? flags[++i] ?? '';
+    else options.push(flags[i] ?? '');
+  }
+  return { ...request, options };
+}
+
 /** Does what the command line asks for, and returns the exit code. */
 export async function runCommandLine(argv: readonly string[], debugSignal: DebugSignal): Promise<number> {
   const [command, ...flags] = argv;
@@ -22,16 +36,22 @@ export async function runCommandLine(argv: readonly string[], debugSignal: Debug
   const repair = isFsck && flags.includes('--repair');
   const isJson = isCheck && flags.includes('--json');
   const own = isFsck ? '--repair' : '--json';
-  const options = isFsck || isCheck ? flags.filter((flag) => flag !== own) : argv;
-  const outcome = startUp(options, process.env, versionText);
+  const migration = command === 'migrate' ? takeRequest(flags) : undefined;
+  const options = migration?.options ?? (isFsck || isCheck ? flags.filter((flag) => flag !== own) : argv);
+  const host = isFsck || migration ? hostWithoutDriver() : undefined;
+  const outcome = startUp(options, process.env, versionText, host);
   if (outcome.kind === 'exit') {
     process.stdout.write(outcome.stdout);
     process.stderr.write(outcome.stderr);
     return outcome.code;
   }
+  const line = (stream: NodeJS.WritableStream) => (text: string) => void stream.write(`${text}\n`);
+  if (migration) {
+    const { runMigration } = await import('./migrate.js');
+    return runMigration(outcome.loaded, migration, line(process.stdout), line(process.stderr));
+  }
   if (isFsck) {
     const { runFsck } = await import('./fsck.js');
-    const line = (stream: NodeJS.WritableStream) => (text: string) => void stream.write(`${text}\n`);
     return runFsck(outcome.loaded, { repair }, line(process.stdout), line(process.stderr));
   }
   if (isCheck) {

@@ -16,6 +16,7 @@ import { ManagedLookup } from '../plugins/managed/lookup.js';
 import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
 import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
+import { giveUpMigration } from '../inventory/migration/unfinished.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { LayerStore } from '../ports/storage.js';
 import type { SupervisorProcess } from '../ports/supervisor.js';
@@ -141,6 +142,7 @@ function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base, keeper
 }
 
 async function openLayers({ live, dataRoot, log, idMaps, seLinux }: Base, pool: WorkerPool): Promise<DriverLayerStore> {
+  await giveUpMigration(dataRoot, log);
   const { storageDriver: name, storageOpts } = live.fixed;
   const candidates = driverCandidates(name, dataRoot);
   for (const driver of candidates) {

@@ -38,9 +38,12 @@ export function helpText(): string {
     'Usage:  engined [OPTIONS]',
     '        engined check [--json] [OPTIONS]',
     '        engined fsck [--repair] [OPTIONS]',
+    '        engined migrate --to DRIVER [OPTIONS]',
+    '        engined migrate --remove DRIVER [OPTIONS]',
   ];
   const about =
-    'A container engine daemon, the check of the machine that it is to run on, and that of the data root that it uses.';
+    'A container engine daemon, the check of the machine that it is to run on, and that of its data root. ' +
+    'While it is stopped, migrate copies images and containers to another storage driver, or removes what one has.';
   return [...usage, '', about, '', 'Options:', ...rows, ''].join('\n');
 }
 

@@ -55,6 +55,12 @@ export function readHost(): Host {
   };
 }
 
+/** The host as programs see it that look at the data of all storage drivers, or choose one by themselves. */
+export function hostWithoutDriver(): Host {
+  const host = readHost();
+  return { ...host, lookUp: { ...host.lookUp, storageDriver: () => undefined, storageOpts: () => undefined } };
+}
+
 function checkDriver(name: string, dataRoot: string, storageOpts: readonly string[]): void {
   const [driver] = driverCandidates(name, dataRoot);
   if (!driver) return;

@@ -4,6 +4,7 @@ import { DRIVER_TASKS } from '../storage/drivers/tasks.js';
 export const tasks = {
   ...DRIVER_TASKS,
   'apply-difference': async () => (await import('../plugins/managed/apply-layer.js')).applyLayer,
+  'apply-tree': async () => (await import('../storage/tasks/apply-tree.js')).applyTree,
   'block-size': async () => (await import('../inventory/block-counter.js')).blockSize,
   'build-copy': async () => (await import('../build/files/copy-files.js')).copyFiles,
   'build-digest': async () => (await import('../build/files/copy-files.js')).digestSources,

@@ -216,6 +216,22 @@ export class DriverLayerStore implements LayerStore {
     );
   }
 
+  /** Returns the layer below a writable one. @throws EngineError not-found. */
+  parentOf(id: string): Digest | undefined {
+    return this.#writable.parentOf(id);
+  }
+
+  /** Calls `work` with the difference of a writable layer. @throws EngineError not-found. */
+  withDifference<T>(id: string, work: (diffDir: string) => Promise<T>): Promise<T> {
+    return this.#writable.withDifference(id, false, work);
+  }
+
+  /** Resolves when all that was made here is on the disk. */
+  async sync(): Promise<void> {
+    await this.#durability.sync();
+    await this.#parts.workers.run('sync-file-system', { path: this.#parts.layout.root });
+  }
+
   layerData(chainId: Digest): Readonly<Record<string, string>> {
     const { shortId, parent } = this.#readOnly.get(chainId);
     const { driver, layout } = this.#parts;

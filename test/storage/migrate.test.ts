@@ -1,0 +1,212 @@
+/** `engined migrate`: images and stopped containers of one storage driver become those of another. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { dockerCli } from '../support/dockerd.js';
+import { Engine } from '../support/engine.js';
+import { describeTree, withoutInit } from '../support/describe-tree.js';
+import { engined } from '../support/engined.js';
+import { callJson } from '../support/http.js';
+import { archiveOf, load, oldArchive } from '../support/image-archives.js';
+import { buildImage, buildLayer, busyboxEntries, everyFileType } from '../support/image-builder.js';
+
+interface Outcome {
+  readonly code: number | null;
+  readonly output: string;
+}
+
+const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
+const IMAGES = 20;
+const CONTAINERS = 10;
+/** Lines of progress after which a run is killed. Together they reach into the copies of containers. */
+const KILLED_AFTER = [2, 6, 9, 4, 3];
+
+describe('migrate', { skip: noBtrfs() }, () => {
+  const cleanup = new Cleanup();
+  let engine: Engine;
+  let data: string;
+  let driver = 'overlay2';
+  /** Everything that clients see of images and containers. */
+  let before1: Record<string, unknown>;
+
+  const daemon = async (): Promise<void> => {
+    engine = await Engine.start(engined({ args: ['--data-root', data, '--storage-driver', driver, '--live-restore'] }));
+  };
+  /** Runs the program, and kills it when it has printed so many lines. */
+  const migrate = async (args: readonly string[], lines = Infinity): Promise<Outcome> => {
+    const child = spawn(MAIN, [
+      'migrate',
+      '--config-file',
+      join(engine.dir, 'daemon.json'),
+      '--data-root',
+      data,
+      ...args,
+    ]);
+    let output = '';
+    let seen = 0;
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (output += text));
+    createInterface(child.stdout).on('line', (line) => {
+      output += `${line}\n`;
+      if (++seen === lines) child.kill('SIGKILL');
+    });
+    const [code] = (await once(child, 'close')) as [number | null];
+    return { code, output };
+  };
+  const refused = async (args: readonly string[], message: RegExp): Promise<void> => {
+    const { code, output } = await migrate(args);
+    assert.match(output, message);
+    assert.equal(code, 1);
+  };
+  const digestOf = (...args: string[]): string =>
+    createHash('sha256')
+      .update(
+        execFileSync(dockerCli(), args, { env: { ...process.env, DOCKER_HOST: engine.host }, maxBuffer: 1 << 30 }),
+      )
+      .digest('hex');
+  const treeOf = (id: string): string[] => {
+    const directory = mkdtempSync(join(engine.dir, 'tree-'));
+    const tar = join(engine.dir, 'export.tar');
+    execFileSync(dockerCli(), ['export', '-o', tar, id], { env: { ...process.env, DOCKER_HOST: engine.host } });
+    execFileSync('tar', ['-xpf', tar, '-C', directory, '--numeric-owner']);
+    // Directories that no tar names, and what every container needs, have the time at which they were made.
+    const made = describeTree(join(directory, 'made'), { directoryTimes: true }).filter(
+      (line) => !line.startsWith(' '),
+    );
+    const lines = [...withoutInit(describeTree(directory)).filter((line) => !line.startsWith(' ')), ...made];
+    execFileSync('rm', ['-r', directory, tar]);
+    return lines;
+  };
+  const seen = async (): Promise<Record<string, unknown>> => {
+    const ids = (await dockerOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n').sort();
+    const names = (await dockerOk(engine, ['images', '--format', '{{.Repository}}:{{.Tag}}'])).split('\n').sort();
+    const of = async (id: string): Promise<unknown> => ({
+      record: await dockerOk(engine, ['inspect', '-f', '{{.Id}} {{.Name}} {{json .Config}} {{json .State}}', id]),
+      tree: treeOf(id),
+      log: await dockerOk(engine, ['logs', id]),
+      diff: (await dockerOk(engine, ['diff', id])).split('\n').sort(),
+    });
+    const images = await dockerOk(engine, ['images', '-a', '--no-trunc', '--digests', '--format', 'json']);
+    return {
+      images: images.split('\n').sort(),
+      saves: Object.fromEntries(names.map((name) => [name, digestOf('save', name)])),
+      containers: await Promise.all(ids.map(of)),
+    };
+  };
+
+  before(async () => {
+    const disk = new BtrfsDisk();
+    cleanup.add(async () => disk.remove());
+    data = join(disk.path, 'data');
+    await daemon();
+    cleanup.add(() => engine.close());
+    const base = buildLayer(busyboxEntries());
+    for (let i = 0; i < IMAGES; i++) {
+      const own = buildLayer([
+        { path: 'etc/number', content: String(i) },
+        ...(i % 3 === 0 ? [{ path: 'bin/.wh.vi' }] : everyFileType()),
+      ]);
+      const layers = i % 2 === 0 ? [base, own] : [base, own, buildLayer([{ path: `only/${i}`, content: 'x' }])];
+      await load(engine, archiveOf(oldArchive(buildImage({ layers, config: { Cmd: ['sh'] } }), [`image:${i}`])));
+    }
+    const change =
+      'echo $0; echo changed >/etc/number; mkdir -p /made/deep; echo x >/made/deep/x; ln -f /made/deep/x /made/twin; ' +
+      'rm -rf /only; chmod 750 /home; touch -d @1600000000 /made/deep; rm -f /bin/wget; ' +
+      '[ -e /made/fifo ] || mkfifo /made/fifo';
+    for (let i = 0; i < CONTAINERS; i++)
+      await dockerOk(engine, [
+        'run',
+        '--network',
+        'none',
+        '--name',
+        `c${i}`,
+        `image:${i}`,
+        'sh',
+        '-c',
+        change,
+        String(i),
+      ]);
+    before1 = await seen();
+  });
+  after(() => cleanup.run());
+
+  test('it is refused while the daemon or a container runs, without room, and for what is no driver', async () => {
+    await refused(['--to', 'btrfs'], /is in use by process \d+/);
+    await dockerOk(engine, ['run', '-d', '--network', 'none', '--name', 'runs', 'image:0', 'sleep', '1000']);
+    await engine.stop();
+    await refused(['--to', 'btrfs'], /containers are running: runs; start the daemon, stop them/);
+    await engine.start();
+    await dockerOk(engine, ['rm', '-f', 'runs']);
+    await dockerOk(engine, [
+      'run',
+      '--network',
+      'none',
+      '--name',
+      'large',
+      'image:0',
+      'truncate',
+      '-s',
+      '1000G',
+      '/large',
+    ]);
+    await engine.stop();
+    await refused(['--to', 'btrfs'], /not enough space: the copy needs about \d+ bytes, and \d+ are free/);
+    await refused(['--to', 'floppy'], /driver not supported: floppy/);
+    await refused(['--remove', 'overlay2'], /are the only ones in/);
+    await refused([], /give either --to DRIVER or --remove DRIVER/);
+    assert.equal(existsSync(join(data, 'migration.json')), false);
+    await engine.start();
+    await dockerOk(engine, ['rm', 'large']);
+    await engine.stop();
+  });
+
+  for (const [from, to] of [
+    ['overlay2', 'btrfs'],
+    ['btrfs', 'overlay2'],
+  ] as const)
+    test(`${from} to ${to}, interrupted five times: nothing is lost and nothing changes`, async () => {
+      await engine.stop();
+      for (const lines of KILLED_AFTER) {
+        const { code, output } = await migrate(['--to', to], lines);
+        assert.equal(code, null, output);
+        assert.ok(existsSync(join(data, 'migration.json')), output);
+      }
+      const { code, output } = await migrate(['--to', to]);
+      assert.equal(code, 0, output);
+      assert.match(output, new RegExp(`engined migrate --remove ${from}`));
+      await refused(['--to', from], new RegExp(`already holds data of the storage driver ${from}`));
+      await refused(['--to', to], new RegExp(`already holds data of the storage driver ${to}`));
+      driver = to;
+      const old = engine;
+      await old.close();
+      await daemon();
+      assert.deepEqual(await seen(), before1);
+      const report = await callJson<{ findings: unknown[] }>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
+      assert.deepEqual(report.findings, []);
+      assert.equal(await dockerOk(engine, ['start', '-a', 'c3']), '3');
+      before1 = await seen();
+      await engine.stop();
+      const removed = await migrate(['--remove', from]);
+      assert.equal(removed.code, 0, removed.output);
+      assert.equal(existsSync(join(data, from)), false);
+    });
+
+  test('a daemon that starts in between ends the migration, which then begins anew', async () => {
+    await migrate(['--to', 'btrfs'], 3);
+    await engine.start();
+    assert.match(engine.log, /a migration was not finished and cannot go on/);
+    assert.deepEqual(await seen(), before1);
+    await engine.stop();
+    await refused(['--to', 'btrfs'], /already holds data of the storage driver btrfs/);
+    assert.equal((await migrate(['--remove', 'btrfs'])).code, 0);
+    assert.equal(existsSync(join(data, 'btrfs')), false);
+  });
+});
