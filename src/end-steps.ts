@@ -31,6 +31,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['layers', ({ parts }) => parts.drivers.layers.close()],
   ['workers', closeWorkers],
   ['volume plugins', ({ parts }) => parts.drivers.volumePlugins.close()],
+  ['log plugins', ({ parts }) => parts.drivers.logPlugins.close()],
   ['network plugins', ({ parts }) => parts.drivers.networkPlugins.close()],
   ['temporary files', ({ parts }) => removeTemporaryFiles(parts.base.temporary)],
   ['reserve', ({ parts }) => parts.base.reserve.close()],

@@ -13,6 +13,7 @@ import { HostNetworks } from '../network/host-networks.js';
 import type { RecordFile } from '../network/network-records.js';
 import { PLUGIN_PLACES, type PluginPlaces } from '../plugins/discovery.js';
 import { ManagedLookup } from '../plugins/managed/lookup.js';
+import { ProtocolLogPlugins } from '../plugins/log-plugins.js';
 import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
 import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
@@ -74,7 +75,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const pluginPlaces: PluginPlaces = { ...PLUGIN_PLACES, managed: managedPlugins };
   const networkPlugins = new ProtocolNetworkPlugins({ places: pluginPlaces });
   const network = composeNetworks(base, networkPlugins);
-  const logs = createLogDriver((container) => metrics.logObserver(container));
+  const logPlugins = new ProtocolLogPlugins({ places: pluginPlaces });
   const records = new ContainerRecords(
     join(dataRoot, driverPath(layers.driver, 'containers')),
     { write: writeRecord, read: readRecord, urgent: base.reserve.urgent },
@@ -83,7 +84,6 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   );
   const volumePlugins = new ProtocolVolumePlugins({ places: pluginPlaces });
   const volumes = new Volumes({ root: join(dataRoot, 'volumes'), workers: pool, plugins: volumePlugins, owner });
-  const archives = new ArchiveWorkers(idMaps);
   const inherited = inheritedLimits();
   const cdiSpecDirs = (): readonly string[] => cdiDirs(config.cdiSpecDirs, live.current.features);
   const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, appArmor, cdiSpecDirs: cdiSpecDirs() }));
@@ -105,14 +105,15 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     layers,
     images,
     network,
-    logs,
+    logs: createLogDriver((container) => metrics.logObserver(container), logPlugins),
     records,
     volumes,
     volumePlugins,
     networkPlugins,
+    logPlugins,
     managedPlugins,
     pluginPlaces,
-    archives,
+    archives: new ArchiveWorkers(idMaps),
     specs,
     stdio,
   };

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { isRunning } from '../actors/container/container.record.js';
 import { PluginMaker } from '../actors/plugin/plugin-maker.js';
 import { PluginProcesses } from '../actors/plugin/plugin-processes.js';
-import { Plugins } from '../actors/plugin/plugins.js';
+import { localName, Plugins } from '../actors/plugin/plugins.js';
 import type { PluginRecord } from '../ports/managed-plugin.js';
 import type { TaskService } from '../ports/supervisor.js';
 import { type LoadedPlugins, PluginStore } from '../plugins/managed/plugin-store.js';
@@ -113,7 +113,9 @@ function usersOf({ name }: PluginRecord, { volumes, network }: Drivers, { contai
     ...containers
       .list()
       .flatMap((container) =>
-        isRunning(container) && container.hostConfig.LogConfig.Type === name ? [`container ${container.id}`] : [],
+        isRunning(container) && localName(container.hostConfig.LogConfig.Type) === name
+          ? [`container ${container.id}`]
+          : [],
       ),
   ];
 }

@@ -125,7 +125,7 @@ function checkOwnRoot(
 
 function systemService(
   { live, facts, host, settings, dataRoot }: Base,
-  { layers, images, volumePlugins, networkPlugins, tasks, events }: Drivers,
+  { layers, images, volumePlugins, networkPlugins, logPlugins, tasks, events }: Drivers,
   { containers }: Containers,
   alerts: () => readonly string[],
 ): SystemService {
@@ -143,7 +143,7 @@ function systemService(
     warnings: () => [...hostWarnings(facts, live.fixed), ...otherDrivers, ...alerts()],
     devices: () => listCdiDevices(settings.shown().cdiSpecDirs),
     listeners: () => events.subscribers,
-    plugins: { volume: () => volumePlugins.known, network: () => networkPlugins.known },
+    plugins: { volume: () => volumePlugins.known, network: () => networkPlugins.known, log: () => logPlugins.names() },
   });
 }
 

@@ -99,6 +99,34 @@ describe('a managed volume plugin', () => {
   });
 });
 
+describe('a managed log plugin', () => {
+  test('takes what containers print, and is in use meanwhile', async () => {
+    await create('team/logs', ['docker.logdriver/1.0']);
+    assert.match((await cli(['create', '--log-driver', 'team/logs', image])).stderr, /found but disabled/);
+    await ok('plugin', 'enable', 'team/logs');
+    assert.match(await ok('info', '-f', '{{.Plugins.Log}}'), / team\/logs:latest\]/);
+    const script = 'echo first; until [ -e /go ]; do sleep 0.1; done; echo second';
+    await ok('run', '-d', '--name', 'logged', '--log-driver', 'team/logs', image, 'sh', '-c', script);
+    const taken = (line: string): Promise<unknown> =>
+      waitFor(`the plugin to take ${line}`, () => engine.log.includes(`/logged took ${line}`));
+    await taken('first');
+    assert.match((await cli(['plugin', 'disable', 'team/logs'])).stderr, /is in use/);
+    process.kill(Number(await taskPid()), 'SIGKILL');
+    await ok('exec', 'logged', 'touch', '/go');
+    await taken('second');
+    await waitFor('the end', () => engine.log.includes('/logged ended'));
+    assert.equal(await ok('logs', 'logged'), 'first\nsecond');
+    await ok('rm', '-f', 'logged');
+    const refused = await cli(['run', '--rm', '--log-driver', 'team/logs', '--log-opt', 'refuse=me', image, 'true']);
+    assert.match(refused.stderr, /failed to initialize logging driver: refused: me/);
+    const places = readdirSync(join(engine.dir, 'exec/plugins'));
+    await waitFor('no FIFO to be left', () =>
+      places.every((name) => readdirSync(join(engine.dir, 'exec/plugins', name, 'logging')).length === 0),
+    );
+    await ok('plugin', 'rm', '-f', 'team/logs');
+  });
+});
+
 describe('a plugin of a registry', () => {
   test('is pushed, installed with the privileges that it needs, and upgraded', async () => {
     const name = `${registry.host}/team/remote:1`;

@@ -1,9 +1,9 @@
 /**
- * The program of the managed plugins in tests: a volume driver with a tmpfs for each volume. It runs inside a plugin,
- * beside busybox and nothing else, so it imports only what Node brings.
+ * The program of the managed plugins in tests: a volume driver with a tmpfs for each volume, and a log driver that
+ * prints what it takes. It runs inside a plugin, beside busybox and nothing else, so it imports only what Node brings.
  */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createReadStream, existsSync, mkdirSync, readFileSync, type ReadStream, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 
 type Argument = Readonly<Record<string, string>>;
@@ -33,6 +33,13 @@ const shown = (name: string): object => ({
 
 const handlers: Readonly<Record<string, Handler>> = {
   'Plugin.Activate': () => ({ Implements: ['VolumeDriver'] }),
+  'LogDriver.Capabilities': () => ({ Cap: { ReadLogs: false } }),
+  'LogDriver.StartLogging': ({ File = '', Info }) => {
+    const { Config, ContainerName } = Info as unknown as { Config: Record<string, string>; ContainerName: string };
+    if (Config['refuse'] !== undefined) throw new Error(`refused: ${Config['refuse']}`);
+    follow(File, ContainerName);
+  },
+  'LogDriver.StopLogging': ({ File = '' }) => void streams.delete(File),
   'VolumeDriver.Capabilities': () => ({ Capabilities: { Scope: 'local' } }),
   'VolumeDriver.Create': ({ Name = '' }) => {
     volumes.set(Name, []);
@@ -65,6 +72,28 @@ const handlers: Readonly<Record<string, Handler>> = {
     if (left.length === 0 && isMounted(`${VOLUMES}/${Name}`)) busybox('umount', `${VOLUMES}/${Name}`);
   },
 };
+
+const streams = new Map<string, ReadStream>();
+
+/** Prints the lines of a log: each record is behind its length, and its third field is the line. */
+function follow(file: string, prefix: string): void {
+  let rest = Buffer.alloc(0);
+  const stream = createReadStream(file);
+  streams.set(file, stream);
+  stream.on('data', (chunk) => {
+    rest = Buffer.concat([rest, Buffer.from(chunk)]);
+    while (rest.length >= 4 && rest.length >= 4 + rest.readUInt32BE()) {
+      const record = rest.subarray(4, 4 + rest.readUInt32BE());
+      rest = rest.subarray(4 + record.length);
+      // Source (2 bytes and its text), time (a varint of 9 bytes behind its tag), then the line.
+      const at = 2 + (record[1] ?? 0) + 10;
+      const length = record[at + 1] ?? 0;
+      process.stdout.write(`${prefix} took ${record.subarray(at + 2, at + 2 + length).toString()}\n`);
+    }
+  });
+  stream.on('close', () => process.stdout.write(`${prefix} ended\n`));
+  stream.on('error', () => undefined);
+}
 
 async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const chunks: Buffer[] = [];

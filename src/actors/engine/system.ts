@@ -131,7 +131,7 @@ export interface SystemDeps {
   readonly listeners: () => number;
   readonly figures: () => Promise<ProcessFigures>;
   /** Plugins of other processes that have answered, by what they are for. */
-  readonly plugins: { volume(): readonly string[]; network(): readonly string[] };
+  readonly plugins: { volume(): readonly string[]; network(): readonly string[]; log(): readonly string[] };
 }
 
 export class SystemService {
@@ -168,7 +168,7 @@ export class SystemService {
       drivers: {
         volume: ['local', ...plugins.volume()],
         network: [...NETWORK_DRIVERS, ...plugins.network()],
-        log: LOG_DRIVERS,
+        log: [...LOG_DRIVERS, ...plugins.log()],
       },
       eventListeners: this.deps.listeners(),
       warnings: this.deps.warnings(),

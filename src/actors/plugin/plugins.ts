@@ -276,7 +276,7 @@ function carriedSettings({ config, settings }: PluginRecord, next: PluginConfig)
 }
 
 /** Returns the name that a plugin of this reference has here; undefined for what can be no name. */
-function localName(text: string): string | undefined {
+export function localName(text: string): string | undefined {
   try {
     const reference = parseReference(text);
     return reference.digest === undefined ? familiarString(withDefaultTag(reference)) : undefined;

@@ -1,6 +1,7 @@
 /** The log drivers: json-file, local, none, and the drivers of remote logs with their local copy. */
 import { dirname, join } from 'node:path';
 import { invalid, messageOf, notImplemented, EngineError } from '../../errors/engine-error.js';
+import type { LogPlugins } from '../../ports/log-plugin.js';
 import type { ContainerLog, LogDriver } from '../../ports/logs.js';
 import { FileLog, readFiles } from '../writing/file-log.js';
 import { jsonFormat } from './json-format.js';
@@ -12,12 +13,15 @@ import {
   isCached,
   jsonFilePolicy,
   localPolicy,
+  LOG_DRIVERS,
+  validateCommonOptions,
   validateLogOptions,
 } from '../options/log-options.js';
 import type { LogOptions } from '../options/option-values.js';
 import { LateSink } from '../remote/late-sink.js';
 import type { RemoteDriver } from '../remote/remote-driver.js';
 import { REMOTE_DRIVERS } from '../remote/remote-drivers.js';
+import { openPluginSink } from '../remote/plugin-log.js';
 import { RemoteLog } from '../remote/remote-log.js';
 import { localFormat } from './local-format.js';
 import { lastTime } from '../reading/log-start.js';
@@ -58,21 +62,31 @@ const CACHE: FileDriver = {
   policy: cachePolicy,
 };
 
-/** Makes the drivers. @param observe returns the observer of one container's log. */
-export function createLogDriver(observe: (containerId: string) => LogObserver): LogDriver {
+/**
+ * Makes the drivers. @param observe returns the observer of one container's log. @param plugins finds drivers that are
+ * plugins.
+ */
+export function createLogDriver(observe: (containerId: string) => LogObserver, plugins?: LogPlugins): LogDriver {
+  const validate = (name: string, options: LogOptions): void => {
+    if (isOwn(name) || plugins?.find(name) === undefined) validateLogOptions(name, options);
+    // A plugin checks its own options when it is told to start.
+    else validateCommonOptions(options);
+  };
+  const driverOf = (name: string): RemoteDriver | undefined =>
+    isOwn(name) ? ownMember(REMOTE_DRIVERS, name) : pluginDriver(name, plugins);
   /** Logs being written, by the path of their file. */
   const openLogs = new Map<string, FileLog>();
   return {
-    validate: validateLogOptions,
+    validate,
 
     async open(container) {
       try {
         // The options were valid when the container was started. If the socket file of its server is gone since then,
         // LateSink waits for it.
-        if (!container.isRunning) validateLogOptions(container.driver, container.options);
+        if (!container.isRunning) validate(container.driver, container.options);
         const file = ownMember(FILE_DRIVERS, container.driver);
         if (file) return await openFileLog(file, container, logAttributes(container), observe(container.id), openLogs);
-        const remote = ownMember(REMOTE_DRIVERS, container.driver);
+        const remote = driverOf(container.driver);
         return remote ? await openRemoteLog(remote, container, observe(container.id), openLogs) : noLog;
       } catch (error) {
         const message = `failed to initialize logging driver: ${messageOf(error)}`;
@@ -86,8 +100,7 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
     },
 
     read({ id, dir, driver: name, options: logOptions }, options) {
-      const driver =
-        ownMember(FILE_DRIVERS, name) ?? (ownMember(REMOTE_DRIVERS, name) && isCached(logOptions) ? CACHE : undefined);
+      const driver = ownMember(FILE_DRIVERS, name) ?? (name !== 'none' && isCached(logOptions) ? CACHE : undefined);
       if (driver) {
         const path = driver.path(dir, id);
         // A log that is being closed may have output that is not in its file yet.
@@ -96,8 +109,25 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
           readFiles(path, driver.format, options, observe(id))
         );
       }
-      if (name === 'none' || ownMember(REMOTE_DRIVERS, name)) throw unreadable();
-      throw invalid(`logger: no log driver named '${name}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
+      throw unreadable();
+    },
+  };
+}
+
+function isOwn(name: string): boolean {
+  return name === 'none' || LOG_DRIVERS.includes(name);
+}
+
+/** A driver that is a plugin; one that is away is looked for again by each attempt to open a log. */
+function pluginDriver(name: string, plugins: LogPlugins | undefined): RemoteDriver | undefined {
+  if (plugins === undefined) return undefined;
+  return {
+    validate: validateCommonOptions,
+    open: async (container) => {
+      const plugin = plugins.find(name);
+      if (plugin === undefined)
+        throw invalid(`logger: no log driver named '${name}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
+      return openPluginSink(plugin, container);
     },
   };
 }

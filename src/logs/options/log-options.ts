@@ -34,10 +34,7 @@ export const LOG_DRIVERS: readonly string[] = [
 /** Does `LogDriver.validate`: checks the names of drivers and options, and the options that all drivers have. */
 export function validateLogOptions(driver: string, options: LogOptions): void {
   if (driver === 'none') return;
-  bufferLimit(options);
-  const { 'cache-disabled': cacheDisabled } = options;
-  if (cacheDisabled && !isBoolean(cacheDisabled))
-    throw badOption(`invalid value for option cache-disabled: ${cacheDisabled}`);
+  validateCommonOptions(options);
   const own = Object.entries(options).filter(([name]) => !COMMON_OPTIONS.has(name));
   const remote = ownMember(REMOTE_DRIVERS, driver);
   if (remote) return remote.validate(Object.fromEntries(own));
@@ -51,6 +48,14 @@ export function validateLogOptions(driver: string, options: LogOptions): void {
           : `unknown log opt '${name}' for log driver ${driver}`,
       );
   }
+}
+
+/** Checks the options that all drivers have. @throws EngineError invalid. */
+export function validateCommonOptions(options: LogOptions): void {
+  bufferLimit(options);
+  const { 'cache-disabled': cacheDisabled } = options;
+  if (cacheDisabled && !isBoolean(cacheDisabled))
+    throw badOption(`invalid value for option cache-disabled: ${cacheDisabled}`);
 }
 
 /** Returns how many bytes may wait in non-blocking mode; undefined in blocking mode. */

@@ -1,0 +1,32 @@
+/** Contract of log drivers that are plugins: the daemon writes records into a FIFO that the plugin reads. */
+
+/** The container as a log driver hears of it. Members have the names of the plugin protocol. */
+export interface LogInfo {
+  readonly Config: Readonly<Record<string, string>>;
+  readonly ContainerID: string;
+  readonly ContainerName: string;
+  readonly ContainerEntrypoint: string;
+  readonly ContainerArgs: readonly string[];
+  readonly ContainerImageID: string;
+  readonly ContainerImageName: string;
+  readonly ContainerCreated: string;
+  readonly ContainerEnv: readonly string[];
+  readonly ContainerLabels: Readonly<Record<string, string>>;
+  readonly LogPath: string;
+  readonly DaemonName: string;
+}
+
+export interface LogPlugin {
+  /** Directory of the host in which only the daemon makes FIFOs. */
+  readonly directory: string;
+  /** Tells the plugin to read a FIFO, by its name in the directory. @throws EngineError with the plugin's refusal. */
+  startLogging(fifo: string, info: LogInfo): Promise<void>;
+  stopLogging(fifo: string): Promise<void>;
+}
+
+export interface LogPlugins {
+  /** Finds a driver; undefined when there is none. @throws EngineError conflict for one that is disabled. */
+  find(name: string): LogPlugin | undefined;
+  /** Returns the names of all drivers that can be used now. */
+  names(): readonly string[];
+}
