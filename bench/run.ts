@@ -80,6 +80,8 @@ const { values: options } = parseArgs({
     engine: { type: 'string' },
     rounds: { type: 'string' },
     before: { type: 'string' },
+    // For all daemons; with btrfs, TMPDIR has to name a directory on it.
+    'storage-driver': { type: 'string' },
   },
 });
 
@@ -125,8 +127,10 @@ function contenders(
           certificate().key,
         ]
       : [];
+  const driver = options['storage-driver'];
+  const shared = driver === undefined ? own : [...own, '--storage-driver', driver];
   const args = (port: number): string[] =>
-    transport === undefined ? [...own] : [...own, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
+    transport === undefined ? [...shared] : [...shared, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
   const scheme = transport === 'tls' ? 'https' : 'http';
   const build = (name: string, port: number, main: string | undefined): Contender => {
     const address = `127.0.0.1:${port}`;

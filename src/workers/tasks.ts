@@ -3,8 +3,7 @@ import { DRIVER_TASKS } from '../storage/drivers/tasks.js';
 /** Every task that may run in a worker thread. A module is loaded by the thread that first needs it. */
 export const tasks = {
   ...DRIVER_TASKS,
-  'apply-difference': async () => (await import('../plugins/managed/apply-layer.js')).applyLayer,
-  'apply-tree': async () => (await import('../storage/tasks/apply-tree.js')).applyTree,
+  'apply-difference': async () => (await import('../storage/tasks/apply-difference.js')).applyToTree,
   'block-size': async () => (await import('../inventory/block-counter.js')).blockSize,
   'build-copy': async () => (await import('../build/files/copy-files.js')).copyFiles,
   'build-digest': async () => (await import('../build/files/copy-files.js')).digestSources,

@@ -154,7 +154,7 @@ async function copyImages(
   if (existsSync(known)) {
     await rm(to, { recursive: true, force: true });
     await mkdir(to, { mode: 0o700 });
-    await pool.run('apply-tree', { from: known, to });
+    await pool.run('apply-difference', { difference: known, tree: to });
   }
   print(`images: ${images.length} of ${images.length}`);
 }
@@ -175,7 +175,7 @@ async function copyContainers(
     const half = join(target.containerRoot, `${HALF_MADE}${id}`);
     await rm(half, { recursive: true, force: true });
     await mkdir(half, { mode: 0o710 });
-    await pool.run('apply-tree', { from: join(source.containerRoot, id), to: half });
+    await pool.run('apply-difference', { difference: join(source.containerRoot, id), tree: half });
     await writeRecord(join(half, 'container.json'), moved(record, source, target));
     await target.store.sync();
     await rename(half, join(target.containerRoot, id));

@@ -41,7 +41,7 @@ export async function takeWritable(
   await to.createWritable(id, from.parentOf(id), storageOpt);
   const root = await to.mount(id);
   try {
-    await from.withDifference(id, (difference) => workers.run('apply-tree', { from: difference, to: root }));
+    await from.withDifference(id, (difference) => workers.run('apply-difference', { difference, tree: root }));
   } finally {
     await to.unmount(id);
   }

@@ -1,4 +1,7 @@
-/** Tests of drivers: the process ends at any moment, and the next one finds whole layers or none. */
+/**
+ * Tests of drivers: the process ends at any moment, and the next one finds whole layers or none. COUNT=200 SEED=1 makes
+ * so many kills at moments that the seed gives.
+ */
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,13 +12,14 @@ import { buffer } from 'node:stream/consumers';
 import { randomNumbers } from '../random-numbers.js';
 import type { DriverHarness, DriverTests } from './harness.js';
 
-const KILLS = 6;
+const KILLS = Number(process.env['COUNT'] ?? 6);
+const SEED = Number(process.env['SEED'] ?? 7);
 /** By then the process has gone through all its work at least once. */
 const MAX_DELAY_MS = 400;
 
 export const KILL_TESTS: DriverTests = {
   async 'a process that is killed leaves whole layers, and the next start removes the rest'(h) {
-    const random = randomNumbers(7);
+    const random = randomNumbers(SEED);
     for (let kill = 0; kill < KILLS; kill++) {
       const worker = fork(join(import.meta.dirname, 'busy-store.js'), [h.driver.name, join(h.temp, 'killed')]);
       const ended = once(worker, 'exit');

@@ -2,6 +2,6 @@
 import { toBytePath } from '../byte-path.js';
 import { applyDifference } from '../trees/apply-difference.js';
 
-export function applyTree({ from, to }: { readonly from: string; readonly to: string }): void {
-  applyDifference(toBytePath(from), toBytePath(to));
+export function applyToTree({ difference, tree }: { readonly difference: string; readonly tree: string }): void {
+  applyDifference(toBytePath(difference), toBytePath(tree));
 }
