@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { freeLevel } from './categories.js';
 import { optionsOf, parseLabelOptions } from './label-options.js';
-import { containerContexts } from './policy.js';
+import { containerContexts, isValid } from './policy.js';
 import { SeLinux, sharedLabel } from './selinux.js';
 
 const CONTEXTS = `
@@ -117,6 +117,18 @@ test('in a policy without levels labels have none', () => {
   assert.deepEqual(seLinux.take('a', plain()), { processLabel: 'u:r:t', mountLabel: 'u:o:f' });
   assert.equal(seLinux.take('b', plain('label=disable')).mountLabel, 'u:o:f');
   assert.equal(sharedLabel('u:o:f'), 'u:o:f');
+});
+
+test('only the word of the kernel makes a label unknown, not that it may not be asked', () => {
+  const failing = (code: string) => (): void => {
+    throw Object.assign(new Error(code), { code });
+  };
+  assert.equal(
+    isValid('a:b:c', () => undefined),
+    true,
+  );
+  assert.equal(isValid('a:b:c', failing('EINVAL')), false);
+  for (const code of ['EACCES', 'EPERM', 'ENOENT']) assert.equal(isValid('a:b:c', failing(code)), true, code);
 });
 
 test('a policy without contexts for containers is none', () => {
