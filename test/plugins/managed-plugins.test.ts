@@ -89,7 +89,10 @@ describe('a managed volume plugin', () => {
   });
 
   test('is removed with what it had', async () => {
-    await ok('volume', 'rm', 'one');
+    await ok('volume', 'create', '-d', 'team/volumes', 'astray');
+    const astray = await cli(['run', '--rm', '-v', 'astray:/data:nocopy', image, 'true']);
+    assert.match(astray.stderr, /a link leads from \/out\/etc of the plugin elsewhere/);
+    await ok('volume', 'rm', 'one', 'astray');
     await ok('plugin', 'disable', 'team/volumes');
     const disabled = await cli(['volume', 'create', '-d', 'team/volumes', 'late']);
     assert.match(disabled.stderr, /plugin team\/volumes found but disabled/);

@@ -64,6 +64,8 @@ export function makePluginDir(config: Readonly<Record<string, unknown>>): string
   for (const name of ['bin', 'mnt/volumes', 'proc', 'sys', 'dev', 'run', 'tmp', 'runtime', 'etc'])
     mkdirSync(join(rootfs, name), { recursive: true });
   for (const name of ['hosts', 'resolv.conf']) writeFileSync(join(rootfs, 'etc', name), '');
+  // A way out of the plugin's own files.
+  symlinkSync('/', join(rootfs, 'out'));
   copyFileSync('/bin/busybox', join(rootfs, 'bin/busybox'));
   copyFileSync(PROGRAM, join(rootfs, 'plugin.mjs'));
   writeFileSync(join(dir, 'config.json'), JSON.stringify(config));

