@@ -77,7 +77,7 @@ export const ELSEWHERE: readonly Place[] = [
   place('daemon/reload', 'shutdown-timeout: how long containers may take', 'shutdownTimeoutSeconds'),
   place('security/size-limits', 'a size for all containers stops the start', 'storageOpts'),
   place('daemon/start-up', '--validate: a bad file', 'configFile'),
-  place('daemon/start-up', 'a storage driver that is not there', 'storageDriver'),
+  place('daemon/start-up', 'a storage driver on the wrong file system', 'storageDriver'),
   place('daemon/start-up', 'rootless without a user namespace', 'rootless'),
   place(
     'daemon/start-up',
