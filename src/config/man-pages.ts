@@ -87,7 +87,8 @@ const DESCRIPTION = [
   'The daemon serves the Docker-compatible Engine API on unix and TCP sockets, so that unmodified clients work.',
   'Containers run under containerd and an OCI runtime, which it starts and watches itself.',
   'Whoever may send requests to it has the rights of root on its machine.',
-  '"engined check" says what the machine lacks, and "engined fsck" compares the data root with its records.',
+  '"engined check" says what the machine lacks, "engined fsck" compares the data root with its records, and',
+  '"engined migrate" copies images and stopped containers to another storage driver.',
 ];
 
 const FILES: readonly (readonly [string, string])[] = [
