@@ -210,7 +210,12 @@ describe('migrate', { skip: noBtrfs() }, () => {
     assert.deepEqual(await seen(), before1);
     await engine.stop();
     await refused(['--to', 'btrfs'], /already holds data of the storage driver btrfs/);
+    await refused(
+      ['--remove', 'overlay2'],
+      /was not finished, so overlay2 has what was not copied: remove the copy first/,
+    );
     assert.equal((await migrate(['--remove', 'btrfs'])).code, 0);
+    assert.ok(!existsSync(join(data, 'migration.json')));
     assert.equal(existsSync(join(data, 'btrfs')), false);
   });
 });

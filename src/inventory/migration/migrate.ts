@@ -80,8 +80,8 @@ export async function migrate(context: MigrationContext, to: string): Promise<vo
 /** Finds the driver whose data are to be copied, and refuses a target that has data of its own. */
 async function sourceOf({ dataRoot, named }: MigrationContext, to: string): Promise<string> {
   const unfinished = await readMigration(dataRoot);
-  if (unfinished?.to === to) return unfinished.from;
-  if (unfinished)
+  if (unfinished?.to === to && !unfinished.isGivenUp) return unfinished.from;
+  if (unfinished && !unfinished.isGivenUp)
     throw conflict(
       `a migration from ${unfinished.from} to ${unfinished.to} is not finished: go on with --to ${unfinished.to}, or ` +
         `give it up with --remove ${unfinished.to}`,
@@ -208,9 +208,11 @@ export async function removeDriver(context: MigrationContext, driver: string): P
     });
   const unfinished = await readMigration(dataRoot);
   if (unfinished?.from === driver)
-    throw conflict(`the migration from ${driver} to ${unfinished.to} is not finished`, {
-      code: 'MIGRATION_UNFINISHED',
-    });
+    throw conflict(
+      `the migration from ${driver} to ${unfinished.to} was not finished, so ${driver} has what was not copied: ` +
+        `remove the copy first (--remove ${unfinished.to}), or delete ${UNFINISHED} in ${dataRoot} to keep the copy`,
+      { code: 'MIGRATION_UNFINISHED' },
+    );
   await refuseRunning(await containersOf({ containerRoot: at('containers') }));
   const store = await context.open(storageDriver(driver));
   await store.load();
@@ -219,6 +221,6 @@ export async function removeDriver(context: MigrationContext, driver: string): P
   await store.collect();
   await store.close();
   await rm(join(dataRoot, driver), { recursive: true, force: true });
-  if (unfinished) await removeRecord(join(dataRoot, UNFINISHED));
+  if (unfinished?.to === driver) await removeRecord(join(dataRoot, UNFINISHED));
   print(`the data of ${driver} are gone`);
 }
