@@ -176,15 +176,18 @@ class ZfsDriver implements StorageDriver {
   async difference(id: string, below: readonly string[], scratch: string, isShape: boolean): Promise<string> {
     const { layout, workers } = this.#parts;
     for (const path of below) if (basename(path) === TREE) await this.#ensureMounted(path);
-    const at = layout.newStaging();
-    await mkdir(at, { mode: 0o700 });
+    const staging = layout.newStaging();
+    // The mount is below the directory that a crash leaves: there the next start looks for mounts.
+    const at = join(staging, TREE);
+    await mkdir(at, { recursive: true, mode: 0o700 });
     try {
       await this.#mountTree(layout.container(id), at, true);
       await workers.run('compare-trees', { tree: at, below, difference: scratch, isShape });
     } finally {
       await detachMount(at);
       await rmdir(at);
-      layout.leaveStaging(at);
+      await rmdir(staging);
+      layout.leaveStaging(staging);
     }
     return scratch;
   }
