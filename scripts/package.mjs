@@ -7,7 +7,17 @@
  * Both are reproducible: times are those of SOURCE_DATE_EPOCH, else of the last commit. Plain Node.
  */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { lutimesSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
@@ -38,17 +48,29 @@ const NEEDS = new Map([
   ['optional', 'Suggests'],
 ]);
 
+/** The commit that is packed; it is a release if it has the tag of the version. */
+function commitOf(version) {
+  const git = (...args) => execFileSync('git', ['-C', ROOT, ...args], { encoding: 'utf8' }).trim();
+  return {
+    name: git('rev-parse', '--short=7', 'HEAD'),
+    epoch: git('log', '-1', '--format=%ct'),
+    isReleased: git('tag', '--points-at', 'HEAD').split('\n').includes(`v${version}`),
+  };
+}
+
 /** The facts of a package: what it is, and of when. */
 function factsOf(wanted) {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-  const git = (...args) => execFileSync('git', ['-C', ROOT, ...args], { encoding: 'utf8' }).trim();
-  const epoch = Number(process.env.SOURCE_DATE_EPOCH ?? git('log', '-1', '--format=%ct'));
+  const { SOURCE_DATE_EPOCH } = process.env;
+  // Sources that are no repository, as from an archive, have the time of their last release.
+  const commit = existsSync(join(ROOT, '.git')) ? commitOf(version) : undefined;
+  const epoch = Number(
+    SOURCE_DATE_EPOCH ?? commit?.epoch ?? Math.floor(statSync(join(ROOT, 'package.json')).mtimeMs / 1000),
+  );
   const day = new Date(epoch * 1000).toISOString().slice(0, 10);
-  const isReleased = git('tag', '--points-at', 'HEAD').split('\n').includes(`v${version}`);
   // A version that was not released sorts before the release, and says of which commit it is.
-  const own = isReleased
-    ? version
-    : `${version}~git${day.replaceAll('-', '')}.${git('rev-parse', '--short=7', 'HEAD')}`;
+  const mark = commit === undefined ? '' : `.${commit.name}`;
+  const own = commit?.isReleased === true ? version : `${version}~git${day.replaceAll('-', '')}${mark}`;
   const architecture = ARCHITECTURES[process.arch];
   if (architecture === undefined) throw new Error(`there is no package for ${process.arch}`);
   return { version: wanted ?? own, epoch, day, architecture };

@@ -110,6 +110,7 @@ test('SIGUSR1 writes what the daemon is doing, and opens no debugger', async () 
     'sessions',
     'pulls',
     'builds',
+    'plugins',
     'healthChecks',
     'transfers',
     'pushes',

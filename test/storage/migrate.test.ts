@@ -32,7 +32,7 @@ const IMAGES = Number(process.env['MIGRATE_IMAGES'] ?? 6);
 /** The last test starts the fourth. */
 const CONTAINERS = Math.max(4, IMAGES / 2);
 /** Lines of progress after which a run is killed. Together they reach into the copies of containers. */
-const KILLED_AFTER = [1, 3, 4, 2, 1].map((share) => Math.max(1, Math.floor((share * IMAGES) / 10)));
+const KILLED_AFTER = IMAGES < 20 ? [2, 4, 5, 4, 3] : [2, 6, 9, 4, 3];
 
 describe('migrate', { skip: noBtrfs() }, () => {
   const cleanup = new Cleanup();

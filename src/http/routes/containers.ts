@@ -208,7 +208,9 @@ function start(x: Exchange, deps: ContainerRouteDeps): void | Promise<void> {
   if (x.query.text('checkpoint')) throw noCheckpoint(deps.isExperimental());
   const { containers } = deps;
   const { id, state } = containers.find(x.param('name'));
-  return wasDone(x, state.startedAt) ? x.sendEmpty(204) : done(x, containers.start(id));
+  // The time is written down before the process runs; an error says that it never did.
+  const hasRun = state.error === '' && wasDone(x, state.startedAt);
+  return hasRun ? x.sendEmpty(204) : done(x, containers.start(id));
 }
 
 async function kill(x: Exchange, { containers }: ContainerRouteDeps): Promise<void> {

@@ -44,6 +44,7 @@ test('record and task together tell where a container begins', () => {
     ['running', undefined, 'exited', 255],
     ['restarting', undefined, 'idle'],
     ['starting', task('created'), 'exited', 128],
+    ['starting', undefined, 'exited', 128],
     ['removing', undefined, 'removing'],
     ['dead', task('running'), 'removing'],
   ];

@@ -30,7 +30,7 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
   if (task?.status === 'stopped') {
     return { phase: 'exited', record, exit: task.exit ?? { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
   }
-  if (task) {
+  if (task || status === 'starting') {
     // The container was never started: the daemon died in the middle of its start.
     return {
       phase: 'exited',
