@@ -106,9 +106,12 @@ test('a start, a kill, a commit and an exec that are repeated are done once', as
   const script = 'trap "echo got" USR1; echo ready; while :; do sleep 0.05; done';
   const long = await run('long', 'sh', '-c', script);
   await waitFor('the trap', async () => (await logs(long)).includes('ready'));
+  const signals = async (): Promise<number> => (await logs(long)).split('got').length - 1;
+  // Two signals that come before the first is handled are one.
   for (let i = 0; i < 3; i++) assert.equal((await post(`/containers/${long}/kill?signal=USR1`, 'usr1')).status, 204);
+  await waitFor('the signal', async () => (await signals()) === 1);
   assert.equal((await post(`/containers/${long}/kill?signal=USR1`, 'usr1-again')).status, 204);
-  await waitFor('the signals', async () => (await logs(long)).split('got').length >= 3);
+  await waitFor('the other signal', async () => (await signals()) === 2);
 
   const commits = [
     await post(`/commit?container=${long}&repo=kept`, 'c'),
@@ -141,7 +144,7 @@ test('a start, a kill, a commit and an exec that are repeated are done once', as
   });
   assert.equal((await post(`/exec/${attached}/start`, 'e2s', start)).text.replace(/[^\w]/g, ''), 'run');
   await refused(post(`/exec/${attached}/start`, 'e2s', start), 409, /was served, and its connection carries/);
-  assert.equal((await logs(long)).split('got').length - 1, 2);
+  assert.equal(await signals(), 2);
   await Promise.all([short, long].map(remove));
 });
 
@@ -180,7 +183,7 @@ test(`${LIVES} lives, a fifth of whose requests are lost and sent again, are ${L
   let next = 0;
   let lived = 0;
   const life = async (number: number): Promise<void> => {
-    const body = { Image: image, Cmd: ['sleep', '1000'], HostConfig: { NetworkMode: 'none' } };
+    const body = { Image: image, Cmd: ['sleep', '1000'], HostConfig: { NetworkMode: 'none' }, Labels: { life: '1' } };
     const id = idOf(await send('/containers/create', `life-${number}-create`, body));
     await send(`/containers/${id}/start`, `life-${number}-start`);
     await send(`/containers/${id}/kill`, `life-${number}-kill`);
@@ -201,7 +204,11 @@ test(`${LIVES} lives, a fifth of whose requests are lost and sent again, are ${L
   await Promise.all([working, kill()]);
 
   const until = Math.floor(Date.now() / 1000) + 1;
-  const events = await open(engine.socketPath, 'GET', `/events?since=${since}&until=${until}`);
+  const events = await open(
+    engine.socketPath,
+    'GET',
+    `/events?since=${since}&until=${until}&filters=${encodeURIComponent('{"label":["life"]}')}`,
+  );
   const seen = new Map<string, number>();
   for await (const { Action } of jsonLines<{ Action: string }>(events.message))
     seen.set(Action, (seen.get(Action) ?? 0) + 1);
