@@ -15,10 +15,13 @@ export async function checkLimitedWrites(said: RegExp): Promise<void> {
   const half = await docker(...make, '--rm', 'box', 'sh', '-c', WRITE, String((LIMIT_MIB / 2) * 16));
   assert.equal(Number(half.split('\n').at(-1)), (LIMIT_MIB / 2) * MIB);
   await checkEnd(said, ...make, '--name', 'full', 'box', 'sh', '-c', WRITE, String(LIMIT_MIB * 2 * 16));
+  // On a quick machine all this is within the minute in which systemd counts starts.
+  await systemctl('reset-failed', 'engined.service');
   const pid = await property('engined.service', 'MainPID');
   await output('kill', '-9', pid);
   await waitLong('another daemon', async () => !['0', pid].includes(await property('engined.service', 'MainPID')));
   await checkEnd(said, 'start', '-a', 'full');
+  await systemctl('reset-failed', 'engined.service');
   await systemctl('restart', 'engined.service');
   await checkEnd(said, 'start', '-a', 'full');
   await docker('rm', 'full');
