@@ -1,7 +1,7 @@
 /** Volume drivers over the plugin protocol. */
-import { realpath } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { internal } from '../errors/engine-error.js';
+import type { VolumePlace } from '../ports/volume-place.js';
 import type { PluginVolume, VolumePlugin, VolumePlugins } from '../ports/volume-plugin.js';
 import { memberOf, PLUGIN_LIMITS, type PluginLimits } from './plugin-client.js';
 import { PluginDirectory } from './plugin-directory.js';
@@ -71,14 +71,15 @@ class ProtocolVolumePlugin implements VolumePlugin {
     return volumes.map((volume) => this.#volumeOf('VolumeDriver.List', volume));
   }
 
-  async mount(volume: string, use: string): Promise<string> {
+  async mount(volume: string, use: string): Promise<VolumePlace> {
     const mountpoint = memberOf(
       await this.plugin.ask('VolumeDriver.Mount', { Name: volume, ID: use }, WORK_LIMITS),
       'mountpoint',
     );
     if (typeof mountpoint !== 'string' || !mountpoint.startsWith('/'))
       throw internal('VolumeDriver.Mount: "Mountpoint" in the answer is not an absolute path', { code: 'PLUGIN' });
-    return this.#mountedAt(mountpoint);
+    // A managed plugin tells its own paths, and can make links in its files to any path of the host.
+    return this.plugin.managed?.place(mountpoint) ?? { root: mountpoint, path: '' };
   }
 
   async unmount(volume: string, use: string): Promise<void> {
@@ -88,17 +89,6 @@ class ProtocolVolumePlugin implements VolumePlugin {
   #volumeOf(method: string, value: unknown): PluginVolume {
     const volume = volumeOf(method, value);
     return volume.mountpoint === '' ? volume : { ...volume, mountpoint: this.#onHost(volume.mountpoint) };
-  }
-
-  /** Returns the directory on the host. A link in the files of a managed plugin could lead to any of the host's. */
-  async #mountedAt(mountpoint: string): Promise<string> {
-    const place = this.plugin.managed?.place(mountpoint);
-    if (place === undefined) return mountpoint;
-    const at = resolve(place.root, `.${place.path}`);
-    const [real, root] = await Promise.all([realpath(at), realpath(place.root)]);
-    if (real !== resolve(root, `.${place.path}`))
-      throw internal(`VolumeDriver.Mount: a link leads from ${mountpoint} of the plugin elsewhere`, { code: 'PLUGIN' });
-    return at;
   }
 
   /** A managed plugin tells its own paths. */

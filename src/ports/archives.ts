@@ -47,12 +47,12 @@ export interface ContainerView {
   /** The root file system is mounted here on this host as long as the view is used. */
   readonly rootfs: string;
   /**
-   * The mounts, parents first. `destination` is an absolute path inside the container; `source` (and what `subpath`
-   * means in it) is on this host.
+   * The mounts, parents first. `destination` is an absolute path inside the container; `source` is on
+   * this host, and `paths` lead from there to what is mounted, each of them inside what the one before led to.
    */
   readonly mounts: readonly {
     readonly source: string;
-    readonly subpath?: string;
+    readonly paths?: readonly string[];
     readonly destination: string;
     readonly readOnly: boolean;
   }[];

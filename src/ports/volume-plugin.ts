@@ -1,4 +1,5 @@
 /** Contract of volume drivers that are processes of their own. */
+import type { VolumePlace } from './volume-place.js';
 
 /** A volume as its driver describes it. */
 export interface PluginVolume {
@@ -19,10 +20,10 @@ export interface VolumePlugin {
   get(volume: string): Promise<PluginVolume>;
   list(): Promise<PluginVolume[]>;
   /**
-   * Mounts the volume. `use` tells the uses of one volume apart; each is mounted and unmounted once. Returns the host
-   * directory.
+   * Mounts the volume. `use` tells the uses of one volume apart; each is mounted and unmounted once. Returns where its
+   * files are.
    */
-  mount(volume: string, use: string): Promise<string>;
+  mount(volume: string, use: string): Promise<VolumePlace>;
   unmount(volume: string, use: string): Promise<void>;
 }
 

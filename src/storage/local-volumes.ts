@@ -3,18 +3,17 @@ import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, messageOf } from '../errors/engine-error.js';
 import { detachMount, mountPointsBelow } from '../sys/mount/mount.js';
-import { createWorkerPool } from '../workers/pool.js';
+import type { WorkerPool } from '../workers/pool.js';
 import { LOCAL_DRIVER, type VolumeRecord, type VolumeRecords } from './volume-records.js';
-
-const MOUNTERS = 2;
 
 export class LocalVolumes {
   /** Users of mounted volumes with options, by volume. */
   readonly #users = new Map<string, Set<string>>();
-  /** Threads for mounts only, which may wait for a server. */
-  readonly #mounters = createWorkerPool({ maxThreads: MOUNTERS, tasksPerThread: 1 });
 
-  constructor(private readonly records: VolumeRecords) {}
+  constructor(
+    private readonly records: VolumeRecords,
+    private readonly mounters: WorkerPool,
+  ) {}
 
   /** Finds the mounts that an earlier daemon left, whose containers may still run. */
   async load(): Promise<void> {
@@ -37,7 +36,7 @@ export class LocalVolumes {
     let users = this.#users.get(name);
     if (!users) {
       try {
-        await this.#mounters.run('mount-volume', { device, target: mountpoint, type, options: o });
+        await this.mounters.run('mount-volume', { device, target: mountpoint, type, options: o });
       } catch (error) {
         throw internal(`error while mounting volume '${mountpoint}': ${messageOf(error)}`, { cause: error });
       }
@@ -66,11 +65,6 @@ export class LocalVolumes {
     const home = join(await realpath(this.records.root), name);
     for (const point of (await mountPointsBelow(home)).toReversed()) await detachMount(point);
     this.#users.delete(name);
-  }
-
-  /** Ends the threads. Mounts stay for the containers that stay. */
-  close(): Promise<void> {
-    return this.#mounters.close();
   }
 
   async #unmount(name: string): Promise<void> {

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { conflict, internal, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
 import { PLUGIN_REFUSED } from '../ports/plugin.js';
+import type { VolumePlace } from '../ports/volume-place.js';
 import type { PluginVolume, VolumePlugin, VolumePlugins } from '../ports/volume-plugin.js';
 import { readRecord, writeRecord } from './record-store.js';
 import { LOCAL_DRIVER, type VolumeRecord, type VolumeRecords } from './volume-records.js';
@@ -108,7 +109,7 @@ export class PluginVolumes {
   }
 
   /** Mounts a volume. @throws EngineError internal `error while mounting volume '…': …`. */
-  async open(record: VolumeRecord, user: string): Promise<string> {
+  async open(record: VolumeRecord, user: string): Promise<VolumePlace> {
     const { name } = record;
     try {
       const plugin = await this.driver(record.driver);
@@ -119,15 +120,15 @@ export class PluginVolumes {
         drop(this.#users, name, user);
         throw error;
       });
-      const mountpoint = await this.#mount(plugin, name, user);
-      this.#mountpoints.set(name, mountpoint);
-      return mountpoint;
+      const place = await this.#mount(plugin, name, user);
+      this.#mountpoints.set(name, join(place.root, place.path));
+      return place;
     } catch (error) {
       throw internal(`error while mounting volume '${this.mountpoint(name)}': ${messageOf(error)}`, { cause: error });
     }
   }
 
-  async #mount(plugin: VolumePlugin, name: string, user: string): Promise<string> {
+  async #mount(plugin: VolumePlugin, name: string, user: string): Promise<VolumePlace> {
     try {
       return await plugin.mount(name, useId(name, user));
     } catch (error) {

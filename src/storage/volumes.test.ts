@@ -114,19 +114,19 @@ test("a new volume gets the image's files with their attributes, and nothing fro
 
   for (const destination of ['/srv/data', '/link/last/']) {
     const { name, mountpoint } = await volumes.ensure({ name: '' });
-    await volumes.populate(mountpoint, rootfs, destination);
+    await volumes.populate({ root: mountpoint, path: '' }, '', { rootfs, destination });
     assert.deepEqual(
       describeTree(mountpoint, { directoryTimes: true }),
       describeTree(join(rootfs, 'srv/data'), { directoryTimes: true }),
     );
     rmSync(join(mountpoint, 'sub'), { recursive: true });
-    await volumes.populate(mountpoint, rootfs, destination);
+    await volumes.populate({ root: mountpoint, path: '' }, '', { rootfs, destination });
     assert.equal(existsSync(join(mountpoint, 'sub')), false, 'a volume with content is left alone');
     await volumes.remove(name);
   }
   for (const destination of ['/outside', '/missing', '/srv/data/file', '/../../etc']) {
     const { mountpoint } = await volumes.ensure({ name: '' });
-    await volumes.populate(mountpoint, rootfs, destination);
+    await volumes.populate({ root: mountpoint, path: '' }, '', { rootfs, destination });
     assert.deepEqual(readdirSync(mountpoint), [], destination);
     assert.equal(lstatSync(mountpoint).mode & 0o7777, 0o755);
   }

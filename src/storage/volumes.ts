@@ -1,5 +1,6 @@
 /** All volumes of this daemon: those of the local driver and of plugins. */
 import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
 import {
   conflict,
   EngineError,
@@ -10,8 +11,9 @@ import {
   notFound,
 } from '../errors/engine-error.js';
 import type { Owner } from '../ports/id-maps.js';
+import type { VolumePlace } from '../ports/volume-place.js';
 import type { PluginVolume, VolumePlugins } from '../ports/volume-plugin.js';
-import type { WorkerPool } from '../workers/pool.js';
+import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { checkVolumeOptions } from './local-mount.js';
 import { LocalVolumes } from './local-volumes.js';
 import { KeyedLock } from './keyed-lock.js';
@@ -37,6 +39,7 @@ export interface VolumeRequest {
   readonly pinned?: boolean;
 }
 
+const MOUNTERS = 4;
 const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 const ANONYMOUS_LABEL = 'com.docker.volume.anonymous';
 
@@ -45,6 +48,8 @@ export class Volumes {
   readonly #local: LocalVolumes;
   readonly #others: PluginVolumes;
   readonly #workers: WorkerPool;
+  /** Threads for mounts only, which may wait for a server or a plugin. */
+  readonly #mounters = createWorkerPool({ maxThreads: MOUNTERS, tasksPerThread: 1 });
   readonly #lock = new KeyedLock();
   /** Number of calls of `ensure` with `pinned` that had no `unpin` yet, by volume. */
   readonly #pins = new Map<string, number>();
@@ -63,7 +68,7 @@ export class Volumes {
   }) {
     this.#workers = workers;
     this.#records = new VolumeRecords(root, workers, owner);
-    this.#local = new LocalVolumes(this.#records);
+    this.#local = new LocalVolumes(this.#records, this.#mounters);
     this.#others = new PluginVolumes(this.#records, plugins);
   }
 
@@ -181,13 +186,14 @@ export class Volumes {
   }
 
   /**
-   * Opens a volume for a user, and returns the host directory of its files.
+   * Opens a volume for a user, and says where its files are.
    * @throws EngineError not-found; internal `error while mounting volume '…': …`.
    */
-  open(name: string, user: string): Promise<string> {
-    return this.#lock.run(name, () => {
+  open(name: string, user: string): Promise<VolumePlace> {
+    return this.#lock.run(name, async () => {
       const record = this.get(name);
-      return record.driver === LOCAL_DRIVER ? this.#local.open(record, user) : this.#others.open(record, user);
+      if (record.driver !== LOCAL_DRIVER) return this.#others.open(record, user);
+      return { root: await this.#local.open(record, user), path: '' };
     });
   }
 
@@ -223,16 +229,28 @@ export class Volumes {
 
   /** Ends the threads. Mounts stay for the containers that stay. */
   close(): Promise<void> {
-    return this.#local.close();
+    return this.#mounters.close();
   }
 
   /**
-   * Copies what the image has at `destination` into an empty volume, attributes kept. The container whose mounted
-   * root file system `rootfs` is must not be running.
+   * Makes `target`, in a directory of the daemon, and shows there what is at a subpath ('' for all) of an open volume.
+   * The caller unmounts it. @throws EngineError not-found or invalid for the subpath.
    */
-  async populate(mountpoint: string, rootfs: string, destination: string): Promise<void> {
-    await this.#lock.run(`populate ${mountpoint}`, () =>
-      this.#workers.run('populate-volume', { mountpoint, rootfs, destination }),
+  async show(place: VolumePlace, subpath: string, target: string): Promise<void> {
+    await this.#mounters.run('show-volume', { place, subpath, target });
+  }
+
+  /**
+   * Copies what the image has at `destination` into an empty volume, or into an empty directory of it, attributes kept.
+   * The container whose mounted root file system `rootfs` is must not be running.
+   */
+  async populate(
+    volume: VolumePlace,
+    subpath: string,
+    source: { readonly rootfs: string; readonly destination: string },
+  ): Promise<void> {
+    await this.#lock.run(`populate ${join(volume.root, volume.path)}`, () =>
+      this.#workers.run('populate-volume', { volume, subpath, ...source }),
     );
   }
 

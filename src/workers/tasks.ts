@@ -35,6 +35,7 @@ export const tasks = {
   'run-git': async () => (await import('../build/sources/run-git.js')).runGit,
   'seal-diff': async () => (await import('../storage/tasks/seal-diff.js')).sealDiff,
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
+  'show-volume': async () => (await import('../storage/tasks/show-volume.js')).showVolume,
   'stream-tar': async () => (await import('../storage/tasks/stream-tar.js')).streamTar,
   'sync-file-system': async () => (await import('../storage/tasks/sync-file-system.js')).syncFileSystemOf,
   'take-inventory': async () => (await import('../inventory/take-inventory.js')).takeInventory,

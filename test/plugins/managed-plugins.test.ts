@@ -1,6 +1,6 @@
 /** Managed plugins: made, enabled, used as drivers, and there again after the daemon was killed. */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -88,10 +88,24 @@ describe('a managed volume plugin', () => {
     assert.equal(await ok('run', '--rm', '-v', 'one:/data', image, 'cat', '/data/colour'), 'blue');
   });
 
-  test('is removed with what it had', async () => {
+  test('cannot show files of the host by a link, nor a volume its own', async () => {
+    // The plugin says that this volume is at /out/etc, where /out is a link to /.
     await ok('volume', 'create', '-d', 'team/volumes', 'astray');
-    const astray = await cli(['run', '--rm', '-v', 'astray:/data:nocopy', image, 'true']);
-    assert.match(astray.stderr, /a link leads from \/out\/etc of the plugin elsewhere/);
+    const own = 'hosts\nresolv.conf';
+    assert.equal(await ok('run', '--rm', '-v', 'astray:/data:nocopy', image, 'ls', '/data'), own);
+    await ok('create', '--name', 'stopped', '-v', 'astray:/data:nocopy', image);
+    const names = spawnSync('tar', ['-t'], { input: (await cli(['cp', 'stopped:/data', '-'])).stdout });
+    assert.deepEqual(String(names.stdout).trim().split('\n').toSorted(), ['data/', 'data/hosts', 'data/resolv.conf']);
+    await ok('rm', 'stopped');
+    await ok('run', '-d', '--name', 'holder', '-v', 'one:/data', image, 'sleep', '1000');
+    await ok('exec', 'holder', 'sh', '-c', 'mkdir /data/in; ln -s / /data/top');
+    const part = (path: string): string => `type=volume,src=one,dst=/part,volume-subpath=${path}`;
+    assert.equal(await ok('run', '--rm', '--mount', part('top'), image, 'ls', '/part'), 'colour\nin\ntop');
+    assert.match((await cli(['run', '--rm', '--mount', part('in/no'), image])).stderr, /one\/in\/no: no such file/);
+    await ok('rm', '-f', 'holder');
+  });
+
+  test('is removed with what it had', async () => {
     await ok('volume', 'rm', 'one', 'astray');
     await ok('plugin', 'disable', 'team/volumes');
     const disabled = await cli(['volume', 'create', '-d', 'team/volumes', 'late']);

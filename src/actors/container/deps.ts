@@ -1,4 +1,5 @@
 /** The drivers and daemon-wide choices that container actors use. The composition root gives them once. */
+import type { VolumePlace } from '../../ports/volume-place.js';
 import type { ContainerLog, LogDriver } from '../../ports/logs.js';
 import type { ImageStore } from '../../ports/images.js';
 import type { IdMaps } from '../../ports/id-maps.js';
@@ -94,18 +95,28 @@ export interface VolumeService {
   /** Lets a volume that was pinned by `ensure` be removed again. */
   unpin(name: string): void;
   /**
-   * Makes the files of a volume available and returns their directory. If its options name a file system, that is
-   * mounted until each user has closed the volume.
+   * Makes the files of a volume available and says where they are. If its options name a file system, that is mounted
+   * until each user has closed the volume.
    */
-  open(name: string, user: string): Promise<string>;
+  open(name: string, user: string): Promise<VolumePlace>;
   /** Does the same as `open` for a container that outlived a daemon. */
   adopt(name: string, user: string): Promise<void>;
   closeUse(name: string, user: string): Promise<void>;
   /**
-   * Copies the files that the image has at `destination` into an empty volume and keeps their attributes. Links stay
-   * inside `rootfs`.
+   * Makes `target`, whose directory must exist, and shows there what is at a subpath ('' for all) of an open volume.
+   * Nobody can exchange it any more.
+   * @throws EngineError not-found, invalid for a subpath.
    */
-  populate(mountpoint: string, rootfs: string, destination: string): Promise<void>;
+  show(place: VolumePlace, subpath: string, target: string): Promise<void>;
+  /**
+   * Copies the files that the image has at `destination` into an empty volume, or into an empty directory of it, and
+   * keeps their attributes. Links stay inside `rootfs`.
+   */
+  populate(
+    place: VolumePlace,
+    subpath: string,
+    source: { readonly rootfs: string; readonly destination: string },
+  ): Promise<void>;
   /** Returns true for a volume that got its name from the daemon. */
   isAnonymous(name: string): boolean;
   /** Removes a volume and returns the name of its driver. */

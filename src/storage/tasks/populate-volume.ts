@@ -1,5 +1,9 @@
 /** Worker task: copies into a new volume what the image has in its place. */
-import { linkSync, mkdirSync, readdirSync, type BigIntStats } from 'node:fs';
+import { constants, linkSync, mkdirSync, readdirSync, type BigIntStats } from 'node:fs';
+import { isEngineError } from '../../errors/engine-error.js';
+import type { VolumePlace } from '../../ports/volume-place.js';
+import { closeFd } from '../../sys/files/fd.js';
+import { openNested } from '../../sys/files/open-in-root.js';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { copyAttributes, copyInode } from '../copy-attributes.js';
 import { resolveMerged } from '../layers/merged-view.js';
@@ -11,14 +15,34 @@ export interface PopulateVolumeInput {
   readonly rootfs: string;
   /** Where the volume will be mounted. Links in it are resolved inside the root file system. */
   readonly destination: string;
-  readonly mountpoint: string;
+  readonly volume: VolumePlace;
+  /** The directory of the volume that is filled; '' for all of it. Links in the volume lead nowhere outside. */
+  readonly subpath: string;
 }
 
 /**
- * Copies with all attributes and hard links. Nothing happens when the volume holds something or the image has no such
- * directory.
+ * Copies with all attributes and hard links. Nothing happens when the volume holds something or has no such directory,
+ * or when the image has none.
  */
-export function populateVolume({ rootfs, destination, mountpoint }: PopulateVolumeInput): void {
+export function populateVolume({ volume: { root, path }, subpath, ...source }: PopulateVolumeInput): void {
+  let fd: number;
+  try {
+    fd = openNested(root, [path || '.', subpath || '.'], constants.O_RDONLY | constants.O_DIRECTORY);
+  } catch (error) {
+    if (isEngineError(error) && ['ENOENT', 'ENOTDIR'].includes(error.code ?? '')) return;
+    throw error;
+  }
+  try {
+    populate(source, `/proc/self/fd/${fd}/.`);
+  } finally {
+    closeFd(fd);
+  }
+}
+
+function populate(
+  { rootfs, destination }: Pick<PopulateVolumeInput, 'rootfs' | 'destination'>,
+  mountpoint: string,
+): void {
   if (readdirSync(mountpoint).length > 0) return;
   const source = resolveMerged([toBytePath(rootfs)], toBytePath(destination), true)?.entry;
   if (!source?.parts) return;

@@ -1,5 +1,6 @@
 /** Opens files inside a container's root filesystem without ever leaving it. */
 import { constants } from 'node:fs';
+import { closeFd } from './fd.js';
 import { cPath, libc, syscallError } from '../ffi/libc.js';
 
 // linux/openat2.h; the number is the same on every architecture.
@@ -7,6 +8,7 @@ const SYS_OPENAT2 = 437;
 const RESOLVE_NO_XDEV = 0x01;
 const RESOLVE_NO_MAGICLINKS = 0x02;
 const RESOLVE_IN_ROOT = 0x10;
+const AT_FDCWD = -100;
 const O_CLOEXEC = 0o2000000;
 const OPEN_HOW_BYTES = 24;
 
@@ -25,6 +27,24 @@ const openat2 = libc.func<[number: number, dirfd: number, path: string | Buffer,
  */
 export function openInRoot(rootFd: number, path: string | Buffer, flags: number = constants.O_RDONLY): number {
   return open(rootFd, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+}
+
+/**
+ * Opens a place by several paths, such as that of a volume and that of a place in it: each begins where the one before
+ * has led to, and cannot leave that. `root` is followed as the host has it. The caller closes the descriptor.
+ * @throws EngineError as `openInRoot`.
+ */
+export function openNested(root: string, paths: readonly string[], flags: number): number {
+  let fd = open(AT_FDCWD, root, O_PATH, 0);
+  for (const [index, path] of paths.entries()) {
+    const from = fd;
+    try {
+      fd = openInRoot(from, path, index === paths.length - 1 ? flags : O_PATH);
+    } finally {
+      closeFd(from);
+    }
+  }
+  return fd;
 }
 
 /**

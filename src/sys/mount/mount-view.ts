@@ -10,13 +10,13 @@ import { constants, closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { internal } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';
-import { O_PATH, openInRoot } from '../files/open-in-root.js';
+import { O_PATH, openInRoot, openNested } from '../files/open-in-root.js';
 
 /** A host file or directory at a place inside the container. */
 export interface ViewMount {
   readonly source: string;
-  /** A path below the source; links in it lead nowhere outside the source. */
-  readonly subpath?: string;
+  /** The way from there to what is mounted, for `openNested`. */
+  readonly paths?: readonly string[];
   /** An absolute path inside the container. */
   readonly destination: string;
   readonly readOnly: boolean;
@@ -127,8 +127,8 @@ export function openMountView(source: ViewSource): MountView {
 
 function cloneStopped({ rootfs, mounts }: ViewSource, trees: Tree[]): void {
   trees.push({ fd: cloneTree(rootfs, false), destination: '/', readOnly: false });
-  for (const { source, subpath, destination, readOnly } of mounts) {
-    const fd = named(source, () => (subpath === undefined ? cloneTree(source, true) : cloneSubtree(source, subpath)));
+  for (const { source, paths = [], destination, readOnly } of mounts) {
+    const fd = named(source, () => (paths.length === 0 ? cloneTree(source, true) : cloneSubtree(source, paths)));
     trees.push({ fd, destination, readOnly });
   }
 }
@@ -251,17 +251,12 @@ function cloneTree(path: string, recursive: boolean): number {
   return openTree(SYS_OPEN_TREE, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (recursive ? AT_RECURSIVE : 0));
 }
 
-function cloneSubtree(source: string, subpath: string): number {
-  const root = open(source, OPEN_PLACE | constants.O_DIRECTORY);
+function cloneSubtree(source: string, paths: readonly string[]): number {
+  const place = openNested(source, paths, O_PATH);
   try {
-    const place = openInRoot(root, subpath, O_PATH);
-    try {
-      return openTree(SYS_OPEN_TREE, place, '', OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
-    } finally {
-      closeFd(place);
-    }
+    return openTree(SYS_OPEN_TREE, place, '', OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
   } finally {
-    closeFd(root);
+    closeFd(place);
   }
 }
 

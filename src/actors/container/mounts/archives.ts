@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, invalid, notFound } from '../../../errors/engine-error.js';
 import type { Archives, ArchiveSource, ContainerView, PathStat, TarOutput } from '../../../ports/archives.js';
+import type { VolumePlace } from '../../../ports/volume-place.js';
 import type { Logger } from '../../../ports/logger.js';
 import type { LayerStore } from '../../../ports/storage.js';
 import type { TaskService } from '../../../ports/supervisor.js';
@@ -138,7 +139,7 @@ export class ContainerArchives {
     const { layers } = this.deps;
     const rootfs = await layers.mount(record.id);
     let proc: FileHandle | undefined;
-    const volumes = new Map<string, string>();
+    const volumes = new Map<string, VolumePlace>();
     /** Places where images are mounted, by destination. */
     const images = new Map<string, string>();
     const user = `copy ${randomUUID()}`;
@@ -172,9 +173,11 @@ export class ContainerArchives {
       const asked = record.mounts
         .filter(({ Type }) => Type !== 'tmpfs')
         .map(({ Type, Name = '', Source, Destination: destination, RW, Spec }) => {
-          const source = (Type === 'volume' ? volumes.get(Name) : images.get(destination)) ?? Source;
-          const subpath = Spec?.VolumeOptions?.Subpath ?? Spec?.ImageOptions?.Subpath;
-          return { source, destination, readOnly: !RW, ...(subpath ? { subpath } : {}) };
+          const place = Type === 'volume' ? volumes.get(Name) : undefined;
+          const source = place?.root ?? images.get(destination) ?? Source;
+          const subpath = Spec?.VolumeOptions?.Subpath ?? Spec?.ImageOptions?.Subpath ?? '';
+          const paths = [place?.path ?? '', subpath].filter((path) => path !== '');
+          return { source, paths, destination, readOnly: !RW };
         });
       const tmpfs = [
         ...record.mounts

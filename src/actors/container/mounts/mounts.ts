@@ -1,5 +1,5 @@
 /** Makes the planned mounts of a new container real: volumes, and what the image has in their place. */
-import { closeSync, constants, fstatSync, openSync, readdirSync } from 'node:fs';
+import { closeSync, constants, fstatSync, opendirSync, openSync } from 'node:fs';
 import { chown, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { invalid, isEngineError, messageOf } from '../../../errors/engine-error.js';
@@ -105,38 +105,27 @@ async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: read
         throw invalid(`cannot mount volume over existing file, file exists ${destination}`, {
           code: 'VOLUME_OVER_FILE',
         });
-      if (!needsMount) await fill(deps, copy, mountpoint, rootfs);
-      else if (found === 'directory') await populateMounted(deps, copy, rootfs, record.id);
+      const source = { rootfs, destination };
+      if (!needsMount) await deps.volumes.populate({ root: mountpoint, path: '' }, copy.subpath, source);
+      else if (found === 'directory') await populateMounted(deps, copy, source, record.id);
     }
   } finally {
     await deps.layers.unmount(record.id);
   }
 }
 
-async function populateMounted(deps: ContainerDeps, copy: CopyUp, rootfs: string, id: string): Promise<void> {
-  const user = `copy-up ${id}`;
-  const mountpoint = await deps.volumes.open(copy.name, user);
-  try {
-    await fill(deps, copy, mountpoint, rootfs);
-  } finally {
-    await deps.volumes.closeUse(copy.name, user);
-  }
-}
-
-/** Fills the part of a volume that is mounted. Links in the volume lead nowhere outside. */
-async function fill(
-  deps: ContainerDeps,
-  { destination, subpath }: CopyUp,
-  mountpoint: string,
-  rootfs: string,
+async function populateMounted(
+  { volumes }: ContainerDeps,
+  { name, subpath }: CopyUp,
+  source: { readonly rootfs: string; readonly destination: string },
+  id: string,
 ): Promise<void> {
-  if (subpath === '') return deps.volumes.populate(mountpoint, rootfs, destination);
-  const fd = openDirectory(mountpoint, subpath);
-  if (fd === undefined) return;
+  const user = `copy-up ${id}`;
+  const place = await volumes.open(name, user);
   try {
-    await deps.volumes.populate(`/proc/self/fd/${fd}/.`, rootfs, destination);
+    await volumes.populate(place, subpath, source);
   } finally {
-    closeFd(fd);
+    await volumes.closeUse(name, user);
   }
 }
 
@@ -148,7 +137,13 @@ function isFillable(mountpoint: string, subpath: string): boolean {
   const fd = openDirectory(mountpoint, subpath || '.');
   if (fd === undefined) return false;
   try {
-    return readdirSync(`/proc/self/fd/${fd}`).length === 0;
+    // One entry says enough: a volume may have millions.
+    const directory = opendirSync(`/proc/self/fd/${fd}`, { bufferSize: 1 });
+    try {
+      return directory.readSync() === null;
+    } finally {
+      directory.closeSync();
+    }
   } finally {
     closeFd(fd);
   }

@@ -1,13 +1,10 @@
 /** The volumes of a container while it runs: mounted if they have to be, announced, and given to the runtime. */
-import { closeSync, constants, fstatSync, openSync } from 'node:fs';
-import { mkdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { invalid, messageOf, notFound } from '../../../errors/engine-error.js';
 import type { MountPoint } from '../../../ports/container.js';
-import { closeFd } from '../../../sys/files/fd.js';
-import { detachMount, mountFileSystem, mountPointsBelow } from '../../../sys/mount/mount.js';
+import type { VolumePlace } from '../../../ports/volume-place.js';
+import { detachMount, mountPointsBelow } from '../../../sys/mount/mount.js';
 import { rootOwner } from '../../../sys/users/id-maps.js';
-import { O_PATH, openInRoot } from '../../../sys/files/open-in-root.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 import { labelSource } from './labels.js';
@@ -17,7 +14,7 @@ import { makeDirectories } from '../../../sys/files/make-directories.js';
 export class VolumeUse {
   readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps' | 'relabel'>;
   readonly #record: ContainerRecord;
-  /** This directory has a mount for each subpath until the runtime has made its own mount. */
+  /** This directory has a mount for each place that others could exchange, until the runtime has made its own mount. */
   readonly #placesDir: string;
   #places = 0;
   /** The container's mounts with the sources that its volumes have while they are open. */
@@ -50,7 +47,8 @@ export class VolumeUse {
         points.push(point);
         continue;
       }
-      const mountpoint = await this.#deps.volumes.open(point.Name, this.#record.id);
+      const place = await this.#deps.volumes.open(point.Name, this.#record.id);
+      const mountpoint = join(place.root, place.path);
       points.push({ ...point, Source: mountpoint });
       // Only the daemon's own volumes: a plugin keeps the files of others as it likes.
       if ((point.Driver ?? 'local') === 'local')
@@ -62,7 +60,7 @@ export class VolumeUse {
         propagation: point.Propagation,
         'read/write': String(point.RW),
       });
-      mounts.push({ ...point, Source: await this.#place(mountpoint, point.Spec?.VolumeOptions?.Subpath) });
+      mounts.push({ ...point, Source: await this.#place(place, point.Spec?.VolumeOptions?.Subpath) });
     }
     this.points = points;
     return mounts;
@@ -97,19 +95,15 @@ export class VolumeUse {
   }
 
   /**
-   * Returns the place to mount. A place inside the volume, where containers may put links, is pinned by a mount of its
+   * Returns the path for the runtime. What the path leads to must not change before the runtime has mounted it: a place
+   * inside the volume, where containers may put links, and a volume whose way a plugin can change, get a mount of their
    * own.
    */
-  async #place(mountpoint: string, subpath: string | undefined): Promise<string> {
-    if (!subpath) return mountpoint;
-    const fd = openSubpath(mountpoint, subpath);
-    try {
-      const place = await this.#newPlace(fstatSync(fd).isDirectory());
-      await mountFileSystem(`/proc/self/fd/${fd}`, place, '', '', MS_BIND | MS_REC);
-      return place;
-    } finally {
-      closeFd(fd);
-    }
+  async #place(volume: VolumePlace, subpath = ''): Promise<string> {
+    if (volume.path === '' && subpath === '') return volume.root;
+    const target = await this.#newPlace();
+    await this.#deps.volumes.show(volume, subpath, target);
+    return target;
   }
 
   /**
@@ -117,18 +111,18 @@ export class VolumeUse {
    * files.
    */
   async #placeImage({ TopLayer, Spec }: MountPoint): Promise<string> {
-    const place = await this.#newPlace(true);
+    const place = await this.#newPlace();
+    await mkdir(place);
     // An image without layers has no files.
     const label = this.#deps.relabel && this.#record.labels?.mountLabel;
     if (TopLayer !== undefined) await this.#deps.layers.mountImage(TopLayer, place, label);
-    return this.#place(place, Spec?.ImageOptions?.Subpath);
+    return this.#place({ root: place, path: '' }, Spec?.ImageOptions?.Subpath);
   }
 
-  async #newPlace(isDirectory: boolean): Promise<string> {
+  /** Returns a path that nothing has yet. */
+  async #newPlace(): Promise<string> {
     await makeDirectories(this.#placesDir, { mode: 0o700 });
-    const place = join(this.#placesDir, String(++this.#places));
-    await (isDirectory ? mkdir(place) : writeFile(place, ''));
-    return place;
+    return join(this.#placesDir, String(++this.#places));
   }
 
   #names(): Set<string> {
@@ -136,47 +130,6 @@ export class VolumeUse {
       this.#record.mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
     );
   }
-}
-
-// linux/mount.h
-const MS_BIND = 4096;
-const MS_REC = 16384;
-
-/** Opens a place inside a volume. Links lead nowhere outside the volume. */
-function openSubpath(mountpoint: string, subpath: string): number {
-  const root = openSync(mountpoint, constants.O_RDONLY | constants.O_DIRECTORY);
-  try {
-    return openInRoot(root, subpath, O_PATH);
-  } catch (error) {
-    const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
-    const reason = isMissing
-      ? `lstat ${join(mountpoint, missingPart(root, subpath))}: no such file or directory`
-      : messageOf(error);
-    throw (isMissing ? notFound : invalid)(`cannot access path ${join(mountpoint, subpath)}: ${reason}`, {
-      code: 'VOLUME_SUBPATH',
-      cause: error,
-    });
-  } finally {
-    closeSync(root);
-  }
-}
-
-/** Returns the path up to the first name that is not there, and including it. */
-function missingPart(root: number, subpath: string): string {
-  const names = subpath.split('/');
-  const part = (count: number): string => names.slice(0, count).join('/');
-  // The search halves its range, because a client may write thousands of names.
-  let [there, missing] = [0, names.length];
-  while (missing - there > 1) {
-    const middle = (there + missing) >> 1;
-    try {
-      closeFd(openInRoot(root, part(middle), O_PATH));
-      there = middle;
-    } catch {
-      missing = middle;
-    }
-  }
-  return part(missing);
 }
 
 /** Unmounts and removes what a killed daemon left below `placesRoot`. */
