@@ -24,12 +24,14 @@ export const VULNERABILITIES: Readonly<Record<'runc' | 'crun' | 'containerd', re
     { id: 'CVE-2025-31133', mendedIn: ['1.2.8', '1.3.3', '1.4.0'] },
     { id: 'CVE-2025-52565', mendedIn: ['1.2.8', '1.3.3', '1.4.0'] },
     { id: 'CVE-2025-52881', mendedIn: ['1.2.8', '1.3.3', '1.4.0'] },
+    { id: 'CVE-2026-41579', mendedIn: ['1.3.6', '1.4.3', '1.5.0'] },
   ],
   crun: [{ id: 'CVE-2022-27650', mendedIn: ['1.4.4'] }],
   containerd: [
     { id: 'CVE-2022-23648', mendedIn: ['1.4.13', '1.5.10', '1.6.1'], needsCri: true },
     { id: 'CVE-2024-25621', mendedIn: ['1.7.29', '2.0.7', '2.1.5', '2.2.0'] },
-    { id: 'CVE-2024-40635', mendedIn: ['1.6.38', '1.7.27', '2.0.4', '2.1.0'] },
+    { id: 'CVE-2024-40635', mendedIn: ['1.6.38', '1.7.27', '2.0.4', '2.1.0'], needsCri: true },
+    { id: 'CVE-2026-46680', mendedIn: ['1.7.32', '2.0.9', '2.2.4', '2.3.1'], needsCri: true },
     { id: 'CVE-2026-53488', mendedIn: ['1.7.33', '2.0.10', '2.1.9', '2.2.5', '2.3.2'], needsCri: true },
   ],
 };

@@ -6,6 +6,7 @@ import { containerCapabilities, processCapabilities } from './capabilities.js';
 import { DEFAULT_MASKED_PATHS, DEFAULT_READONLY_PATHS } from './default-paths.js';
 import { buildDevices } from './devices.js';
 import type { HostFacts } from './host-facts.js';
+import { checkMountPoints } from './mount-points.js';
 import { systemMounts } from './mounts.js';
 import type { OciMount, OciNamespace } from './oci-types.js';
 
@@ -28,9 +29,11 @@ const DEFAULT_PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /**
  * Returns the spec. The process is root without a seccomp filter, as plugins expect: what it may do is decided by its
  * privileges, which whoever installed it has granted.
- * @throws EngineError invalid for a mount without a source, an unknown capability or a device that is not there.
+ * @throws EngineError invalid for a mount without a source, an unknown capability, a device that is not there, and
+ * files that would lead the runtime out of them.
  */
 export async function buildPluginSpec(input: PluginProcessInput, facts: HostFacts): Promise<OciSpec> {
+  await checkMountPoints(input.files.rootfs);
   const { config, settings } = input.record;
   const { AllowAllDevices, Capabilities } = config.Linux;
   const capabilities = containerCapabilities(

@@ -6,6 +6,7 @@ import type { SeccompProfile, SeccompRule } from './seccomp.js';
 
 const EPERM = 1;
 const ENOSYS = 38;
+const AF_ALG = 38;
 const AF_VSOCK = 40;
 /**
  * The CLONE_NEW* flags of clone(2) without CLONE_NEWTIME. Making a namespace needs the right to administer the system.
@@ -108,8 +109,12 @@ export const defaultSeccompProfile = (x32: boolean): SeccompProfile => ({
   ],
   syscalls: [
     allow(EVERYBODY),
-    // AF_VSOCK reaches the hypervisor and other guests past every network namespace.
-    allow('socket', { args: [{ index: 0, value: AF_VSOCK, op: 'SCMP_CMP_NE' }] }),
+    // AF_ALG is the kernel's cryptography, by which processes could write to files that they may only read
+    // (CVE-2026-31431). AF_VSOCK reaches the hypervisor and other guests past every network namespace. A rule cannot
+    // refuse two values of an argument, so rules allow what is below, between and above them.
+    allow('socket', { args: [{ index: 0, value: AF_ALG, op: 'SCMP_CMP_LT' }] }),
+    allow('socket', { args: [{ index: 0, value: AF_ALG + 1, op: 'SCMP_CMP_EQ' }] }),
+    allow('socket', { args: [{ index: 0, value: AF_VSOCK, op: 'SCMP_CMP_GT' }] }),
     ...PERSONAS.map((value) => allow('personality', { args: [{ index: 0, value, op: 'SCMP_CMP_EQ' }] })),
     onArchitecture(['ppc64le'], 'sync_file_range2 swapcontext'),
     onArchitecture(

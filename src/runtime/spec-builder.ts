@@ -8,6 +8,7 @@ import { applyCdiEdits } from './cdi-edits.js';
 import { resolveDeviceRequests } from './device-requests.js';
 import { buildDevices } from './devices.js';
 import type { HostFacts } from './host-facts.js';
+import { checkMountPoints } from './mount-points.js';
 import { buildMounts } from './mounts.js';
 import { buildNamespaces } from './namespaces.js';
 import type { OciIdMapping, OciSeccomp } from './oci-types.js';
@@ -80,6 +81,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
       settlePropagation(input.mounts),
       resolveDeviceRequests(hostConfig.DeviceRequests, defaults().cdiSpecDirs),
       requireProfile(input),
+      checkMountPoints(input.rootfs),
     ]);
     const mounts = buildMounts(
       { ...input, mounts: propagation.mounts },

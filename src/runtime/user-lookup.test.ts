@@ -58,6 +58,19 @@ test('what is not there is refused with the known texts', async () => {
   }
 });
 
+test('a number out of range is no name of the image', async () => {
+  const far = ['4294967296', '2147483648', '-1', '18446744073709551616'];
+  const entries = far.map((name) => `${name}:x:0:0::/:/bin/sh\n`).join('');
+  const root = rootfs('far', `${PASSWD}${entries}`, `${GROUP}${far.map((name) => `${name}:x:0:\n`).join('')}`);
+  for (const number of far)
+    for (const [user, groupAdd] of [
+      [number, []],
+      [`web:${number}`, []],
+      ['web', [number]],
+    ] as const)
+      await assert.rejects(lookUpUser(root, user, groupAdd), /^Error: uids and gids must be in range|must be in range/);
+});
+
 test('a root filesystem without the files knows numbers only', async () => {
   const root = join(dir, 'empty');
   mkdirSync(root);

@@ -47,37 +47,40 @@ function resolveUser({ userPart, groupPart, groupAdd, passwd, groups }: Query): 
 }
 
 function findUser(user: string, passwd: readonly PasswdEntry[]): { uid: number; primary: number; name: string } {
-  const number = user === '' ? 0 : parseId(user);
+  const number = user === '' ? 0 : numberIn(user);
   const entry = passwd.find(({ name, uid }) =>
     user === '' ? uid === 0 : name === user || (number !== undefined && uid === number),
   );
   if (entry) return { uid: entry.uid, primary: entry.gid, name: entry.name };
   if (number === undefined)
     throw invalid(`unable to find user ${user}: no matching entries in passwd file`, { code: 'USER_NOT_FOUND' });
-  return { uid: checkRange(number), primary: 0, name: '' };
+  return { uid: number, primary: 0, name: '' };
 }
 
 function findGroup(group: string, groups: readonly GroupEntry[]): number {
-  const number = parseId(group);
+  const number = numberIn(group);
   const entry = groups.find(({ name, gid }) => name === group || (number !== undefined && gid === number));
   if (entry) return entry.gid;
   if (number === undefined)
     throw invalid(`unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
-  return checkRange(number);
+  return number;
 }
 
 function findAdditional(group: string, groups: readonly GroupEntry[]): number {
+  const number = numberIn(group);
   const entry = groups.find(({ name }) => name === group);
   if (entry) return entry.gid;
-  const number = parseId(group);
   if (number === undefined)
     throw invalid(`Unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
-  return checkRange(number);
+  return number;
 }
 
-function checkRange(id: number): number {
-  if (id < 0 || id > MAX_ID) throw invalid(`uids and gids must be in range 0-${MAX_ID}`);
-  return id;
+/** Returns the number that a text is; undefined for a name. @throws EngineError invalid for one out of range. */
+function numberIn(text: string): number | undefined {
+  const number = parseId(text);
+  if (number !== undefined && (number < 0 || number > MAX_ID))
+    throw invalid(`uids and gids must be in range 0-${MAX_ID}`);
+  return number;
 }
 
 function splitOnce(text: string): [string, string | undefined] {

@@ -14,7 +14,7 @@ import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson, type Reply } from '../support/http.js';
-import { tarOf } from '../support/image-builder.js';
+import { busyboxEntries, tarOf } from '../support/image-builder.js';
 import { Swapping } from '../support/swapping.js';
 import { waitFor } from '../support/wait.js';
 
@@ -260,6 +260,19 @@ test('system calls for namespaces of users (CVE-2022-0185)', async () => {
   assert.match(await output({ Cmd: ['sh', '-c', 'unshare -U true && echo made'] }), /Operation not permitted/);
 });
 
+test('sockets of the kernel for cryptography (CVE-2026-31431) and for virtual machines', async () => {
+  // Each family prints the number of its refusal: 1 is the filter's, and a kernel that lacks the family has another.
+  const program = 'for (1, 38 .. 41) { print "$_ ", (socket(S, $_, $_ == 38 ? 5 : 2, 0) ? 0 : $! + 0), "\\n" }';
+  const refused = async (SecurityOpt: string[]): Promise<string[]> => {
+    const Cmd = ['chroot', '/host', '/usr/bin/perl', '-e', program];
+    const printed = await output({ Cmd, HostConfig: { Binds: ['/:/host:ro'], SecurityOpt } });
+    assert.match(printed, /^1 0\n38 /);
+    return printed.split('\n').flatMap((line) => (line.endsWith(' 1') ? [line.slice(0, -2)] : []));
+  };
+  assert.deepEqual(await refused([]), ['38', '40']);
+  assert.deepEqual(await refused(['seccomp=unconfined']), []);
+});
+
 test('a volume of an image that is a path of the host (CVE-2022-23648)', async () => {
   const donor = await create({ Cmd: ['true'] });
   const path = `${'/..'.repeat(8)}${outside}`;
@@ -275,5 +288,33 @@ test('a volume of an image that is a path of the host (CVE-2022-23648)', async (
   } finally {
     await removeContainers(engine);
     await callJson(engine.socketPath, 'DELETE', '/images/traversal');
+  }
+});
+
+test('mount points of an image that are links to the host (CVE-2026-41579)', async () => {
+  writeFileSync(join(outside, 'ptmx'), SECRET);
+  const links = ['dev', 'proc', 'sys'];
+  const kept = busyboxEntries().filter(({ path }) => !links.includes(path.replace(/\/.*/, '')));
+  const tar = tarOf([...kept, ...links.map((path) => ({ path, type: 'symlink' as const, target: outside }))]);
+  const made = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=linked', {
+    body: tar,
+    headers: { 'Content-Type': 'application/x-tar' },
+  });
+  assert.equal(made.status, 200, made.text);
+  try {
+    const Cmd = ['sh', '-c', 'test -c /dev/ptmx && test -d /proc/self && test -d /sys/kernel && echo whole'];
+    assert.equal(await output({ Image: 'linked', Cmd }), 'whole\n');
+    assert.deepEqual(readdirSync(outside).toSorted(), ['canary', 'ptmx']);
+    assert.equal(readFileSync(join(outside, 'ptmx'), 'utf8'), SECRET);
+    const copied = await create({ Cmd: ['true'] });
+    const link = tarOf([{ path: 'dev', type: 'symlink', target: outside }]);
+    assert.equal((await archived('PUT', copied, '/', link)).length, 0);
+    const started = await call(engine.socketPath, 'POST', `/containers/${copied}/start`);
+    assert.match(started.text, /\/dev of the root filesystem is not a directory/);
+    assert.equal(started.status, 400);
+    assert.deepEqual(readdirSync(outside).toSorted(), ['canary', 'ptmx']);
+  } finally {
+    await removeContainers(engine);
+    await callJson(engine.socketPath, 'DELETE', '/images/linked');
   }
 });

@@ -25,6 +25,8 @@ export function defaultProfile({ parser, daemonLabel }: ProfileHost): string {
   const labels = [...new Set([...RUNTIME_LABELS, daemonLabel])].filter((label) => PLAIN_LABEL.test(label));
   const rules = [
     'network,',
+    // A seccomp filter cannot see the family in socketcall(2), by which 32-bit programs make sockets.
+    'deny network alg,',
     'capability,',
     'file,',
     'umount,',

@@ -15,10 +15,11 @@ export interface InitLayerInput {
 }
 
 /**
- * Mount points of every container, the mark by which programs know that they are in one, and the old name of the mount
- * table.
+ * Mount points of every container. Where an image has a link or a file instead, containers get a directory: runtimes
+ * may follow a link to the host before they are in the container (CVE-2026-41579).
  */
 const DIRECTORIES = ['dev', 'dev/pts', 'dev/shm', 'proc', 'sys'];
+/** Mount points, the mark by which programs know that they are in a container, and the old name of the mount table. */
 const FILES = ['.dockerenv', 'dev/console', 'etc/hostname', 'etc/hosts', 'etc/resolv.conf'];
 const LINKS: Readonly<Record<string, string>> = { 'etc/mtab': '/proc/mounts' };
 
@@ -35,16 +36,17 @@ export function fillInitLayer({ diffDir, lowerDirs, owner: { uid, gid } }: InitL
     if (uid !== 0 || gid !== 0) lchownSync(at, uid, gid);
   };
   own(fsPath(root));
-  const directory = (path: string): boolean => {
+  const directory = (path: string, isMountPoint = false): boolean => {
     const known = directories.get(path);
     if (known !== undefined) return known;
     const found = view.find(path);
-    const usable = directory(parentOf(path)) && (!found || found.parts !== undefined);
+    const isInTheWay = found !== undefined && found.parts === undefined;
+    const usable = directory(parentOf(path)) && (!isInTheWay || isMountPoint);
     directories.set(path, usable);
     if (!usable) return false;
     const at = `${root}/${path}`;
     mkdirSync(fsPath(at), { mode: 0o755 });
-    if (!found) {
+    if (!found || isInTheWay) {
       own(fsPath(at));
       return true;
     }
@@ -58,7 +60,7 @@ export function fillInitLayer({ diffDir, lowerDirs, owner: { uid, gid } }: InitL
     make(at);
     own(at);
   };
-  for (const path of DIRECTORIES) if (!view.find(path)) directory(path);
+  for (const path of DIRECTORIES) if (!view.find(path)?.parts) directory(path, true);
   for (const path of FILES) add(path, (at) => writeFileSync(at, '', { mode: 0o755, flag: 'wx' }));
   for (const [path, target] of Object.entries(LINKS)) add(path, (at) => symlinkSync(target, at));
   for (const setTimes of restore.toReversed()) setTimes();
