@@ -130,7 +130,6 @@ const MEMORY: Metric = {
 export const buildTimes: Measure = {
   name: 'build',
   metrics: [...SCENES.map(({ name, target }): Metric => ({ name, unit: 'ms', target, moreIsBetter: false })), MEMORY],
-  rounds: 3,
   async prepare(engine, setting) {
     const idle = residentBytes(engine.pid);
     const builds = await prepareBuilds(engine, setting);
@@ -156,7 +155,6 @@ export const buildDelays: Measure = {
     moreIsBetter: false,
     isAbsolute: true,
   })),
-  rounds: 3,
   needsMetrics: true,
   async prepare(engine, setting) {
     const builds = await prepareBuilds(engine, setting);

@@ -21,7 +21,6 @@ async function runAndRemove(engine: Engine, image: string): Promise<void> {
 export const burst: Measure = {
   name: 'burst',
   metrics: [{ name: '32 run --rm true at once', unit: 'ms', target: 0.6, moreIsBetter: false }],
-  rounds: 5,
   async prepare(engine, { image }) {
     const all = (): Promise<unknown> => Promise.all(Array.from({ length: AT_ONCE }, () => runAndRemove(engine, image)));
     await runAndRemove(engine, image);

@@ -38,7 +38,6 @@ export const clients: Measure = {
     { name: '_ping, 1000 connections', unit: 'req/s', target: 1.5, moreIsBetter: true },
     { name: 'list 200 containers, p99', unit: 'ms', target: 0.5, moreIsBetter: false },
   ],
-  rounds: 3,
   transport: 'tcp',
   async prepare(engine, { image, tcpUrl }) {
     await atOnce(CONTAINERS, 4, async () => createContainer(engine, { image, command: ['sleep', '1000'] }));

@@ -27,7 +27,6 @@ async function execTrue(engine: Engine, container: string): Promise<void> {
 export const exec: Measure = {
   name: 'exec',
   metrics: [{ name: 'exec of true', unit: 'ms', target: 0.8, moreIsBetter: false }],
-  rounds: 5,
   async prepare(engine, { image }) {
     const container = await createContainer(engine, { image, command: ['sleep', '100000'] });
     await startContainer(engine, container);

@@ -39,7 +39,6 @@ function follow(engine: Engine, id: string): { readonly bytes: Promise<number> }
 export const logFollow: Measure = {
   name: 'log-follow',
   metrics: [{ name: '20 readers follow 50 MB', unit: 'ms', target: 0.7, moreIsBetter: false }],
-  rounds: 2,
   async prepare(engine, { image }) {
     return async () => {
       const id = await createContainer(engine, { image, command: ['sh', '-c', SCRIPT], network: 'none' });

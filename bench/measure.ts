@@ -4,8 +4,11 @@ import type { Engine } from '../test/support/engine.js';
 export interface Metric {
   readonly name: string;
   readonly unit: 'req/s' | 'ms' | 'MB/s' | 'MiB' | 'descriptors' | 'times' | 'probes';
-  /** Wanted value of engined divided by dockerd's: at least it where more is better, at most it where less is. */
-  readonly target: number;
+  /**
+   * Wanted value of engined divided by dockerd's: at least it where more is better, at most it where less is. Without
+   * it the figure is only shown.
+   */
+  readonly target?: number;
   readonly moreIsBetter: boolean;
   /** The target is for engined's value itself. */
   readonly isAbsolute?: boolean;
@@ -28,8 +31,6 @@ export interface Setting {
 export interface Measure {
   readonly name: string;
   readonly metrics: readonly Metric[];
-  /** Samples taken of each engine, by turns. */
-  readonly rounds: number;
   /** Flags of the engine. */
   readonly args?: readonly string[];
   /** The engine listens on this besides its socket. */

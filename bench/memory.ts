@@ -13,7 +13,6 @@ export const memory: Measure = {
     { name: 'memory idle', unit: 'MiB', target: 1, moreIsBetter: false },
     { name: 'memory with 50 containers', unit: 'MiB', target: 1, moreIsBetter: false },
   ],
-  rounds: 2,
   async prepare(engine, { image }) {
     return async () => {
       await engine.stop();

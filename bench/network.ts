@@ -24,7 +24,6 @@ export const network: Measure = {
     { name: 'what the bridge adds to a start', unit: 'ms', target: 25, moreIsBetter: false, isAbsolute: true },
     { name: 'names of neighbours', unit: 'req/s', target: 2, moreIsBetter: true },
   ],
-  rounds: 3,
   async prepare(engine, { image }) {
     const post = <T>(path: string, json: unknown): Promise<T> => callJson<T>(engine.socketPath, 'POST', path, { json });
     await post('/networks/create', { Name: 'names' });

@@ -30,7 +30,6 @@ export const published: Measure = {
     { name: 'restart with 100 published ports', unit: 'ms', target: 0.5, moreIsBetter: false },
     { name: 'probes that fail meanwhile', unit: 'probes', target: 0, moreIsBetter: false, isAbsolute: true },
   ],
-  rounds: 3,
   async prepare(engine, { image }) {
     const starts: number[] = [];
     for (let index = 0; index < CONTAINERS; index++) {

@@ -21,10 +21,9 @@ export async function pull(engine: Engine, reference: string): Promise<void> {
 export const pullBigImage: Measure = {
   name: 'pull',
   metrics: [
-    { name: 'pull 500 MB', unit: 'ms', target: 0.6, moreIsBetter: false },
+    { name: 'pull 500 MB', unit: 'ms', target: 0.3, moreIsBetter: false },
     { name: 'memory at the peak of the pull', unit: 'MiB', target: 1, moreIsBetter: false },
   ],
-  rounds: 5,
   async prepare(engine, setting) {
     const reference = await setting.bigImage();
     return async () => {
@@ -48,7 +47,6 @@ function shaped(
   return {
     name,
     metrics: [{ name: metric, unit: 'ms', target, moreIsBetter: false }],
-    rounds: 3,
     async prepare(engine, setting) {
       const image = await setting.shapedImage(repository);
       return async () => ({ [metric]: await pullAndRemove(engine, image, 1) });
@@ -99,7 +97,6 @@ export const pullByMany: Measure = {
     { name: 'pull 500 MB for 16 clients', unit: 'ms', target: 0.6, moreIsBetter: false },
     { name: 'pull for 16 clients, against one', unit: 'times', target: 1.2, moreIsBetter: false, isAbsolute: true },
   ],
-  rounds: 5,
   async prepare(engine, setting) {
     const image = await setting.bigImage();
     return async () => {
@@ -123,7 +120,6 @@ export const pullReaders: Measure = {
       isAbsolute: true,
     },
   ],
-  rounds: 7,
   isForEnginedAlone: true,
   async prepare(engine, setting) {
     const image = await setting.bigImage();

@@ -1,66 +1,83 @@
-/** Medians, ratios and whether they reach their targets, as a table, as JSON and as a chart. */
+/** Medians, ratios with their spread, and whether they reach their targets, as a table, as JSON and as a chart. */
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { cpus, release, totalmem } from 'node:os';
+import { cpus, loadavg, release, totalmem } from 'node:os';
 import { join } from 'node:path';
-import { ratioChart } from './chart.js';
+import { ratioChart, type Bar } from './chart.js';
 import { median, type Metric } from './measure.js';
+import type { MetricResult } from './sampling.js';
+import { isJudgedAlone, spreadOf, targetOf, valuesToJudge, verdictOf, type Spread, type Verdict } from './verdict.js';
 
-/** Beside an earlier build, no measure may be worse by more. */
-const MAX_GROWTH = 1.05;
-
-export interface MetricResult {
-  readonly metric: Metric;
-  /** Samples by engine, in the order in which they were taken. */
-  readonly samples: Readonly<Record<string, readonly number[]>>;
-}
-
-export interface Comparison {
-  readonly name: string;
-  readonly unit: Metric['unit'];
+export interface Comparison extends Pick<Metric, 'name' | 'unit' | 'moreIsBetter'> {
   readonly medians: Readonly<Record<string, number>>;
-  /** engined / dockerd, or an earlier build; absent when only one of them ran, and where engined is alone. */
-  readonly ratio?: number;
-  readonly target: number;
-  readonly isReached?: boolean;
+  /** engined / dockerd, or an earlier build, by pairs; absent when only one of them ran, and where engined is alone. */
+  readonly ratio?: Spread;
+  /** engined's values, where the target is for them. */
+  readonly alone?: Spread;
+  readonly target?: number;
+  readonly verdict?: Verdict;
+  /** Share of the machine that others used meanwhile, from 0 to 1. */
+  readonly others: number;
   readonly samples: MetricResult['samples'];
 }
 
-function compare({ metric, samples }: MetricResult): Comparison {
-  const medians = Object.fromEntries(Object.entries(samples).map(([engine, values]) => [engine, median(values)]));
-  const { engined, dockerd, before } = medians;
-  const other = dockerd ?? before;
-  const ratio = engined === undefined || other === undefined ? undefined : engined / other;
-  const isAbsolute = metric.isAbsolute === true && before === undefined;
-  const target = before === undefined ? metric.target : metric.moreIsBetter ? 1 / MAX_GROWTH : MAX_GROWTH;
-  const judged = isAbsolute ? engined : ratio;
+export interface Run {
+  readonly date: string;
+  readonly machine: object;
+  readonly versions: Readonly<Record<string, string>>;
+  readonly comparisons: readonly Comparison[];
+}
+
+function compare({ metric, samples, others }: MetricResult): Comparison {
+  const { name, unit, moreIsBetter } = metric;
+  const values = valuesToJudge(metric, samples);
+  const spread = values && spreadOf(values);
+  const target = targetOf(metric, samples);
   return {
-    name: metric.name,
-    unit: metric.unit,
-    medians,
-    ...(ratio === undefined || isAbsolute ? {} : { ratio }),
-    ...(judged === undefined ? {} : { isReached: metric.moreIsBetter ? judged >= target : judged <= target }),
-    target,
+    name,
+    unit,
+    moreIsBetter,
+    medians: Object.fromEntries(Object.entries(samples).map(([engine, taken]) => [engine, median(taken)])),
+    ...(spread && { [isJudgedAlone(metric, samples) ? 'alone' : 'ratio']: spread }),
+    ...(target !== undefined && { target }),
+    ...(spread && target !== undefined && { verdict: verdictOf(spread, { target, moreIsBetter }) }),
+    others,
     samples,
   };
 }
 
-function table(results: readonly MetricResult[], comparisons: readonly Comparison[]): string {
-  const engines = [...new Set(comparisons.flatMap(({ medians }) => Object.keys(medians)))];
-  const rows = comparisons.map(({ name, unit, medians, ratio, target, isReached }, index) => [
+/** `0.4 - 0.5`, in two digits after the point, or fewer for large values. */
+function intervalText({ interval }: Spread): string {
+  return interval === undefined ? '' : interval.map((end) => end.toFixed(Math.abs(end) < 100 ? 2 : 0)).join(' - ');
+}
+
+function row(engines: readonly string[], comparison: Comparison): readonly string[] {
+  const { name, unit, moreIsBetter, medians, ratio, alone, target, verdict, others, samples } = comparison;
+  const rounds = Math.max(...Object.values(samples).map(({ length }) => length));
+  const unitOfTarget = alone === undefined ? 'x' : ` ${unit}`;
+  const wanted =
+    target === undefined ? '' : `${moreIsBetter ? 'at least' : 'at most'} ${Number(target.toFixed(2))}${unitOfTarget}`;
+  return [
     name,
     ...engines.map((engine) =>
       medians[engine] === undefined ? '' : `${medians[engine].toFixed(unit === 'times' ? 2 : 1)} ${unit}`,
     ),
-    ratio === undefined ? '' : `${ratio.toFixed(2)}x`,
-    `${results[index]?.metric.moreIsBetter === true ? 'at least' : 'at most'} ${Number(target.toFixed(2))}` +
-      (ratio === undefined && results[index]?.metric.isAbsolute === true ? ` ${unit}` : 'x'),
-    isReached === undefined ? '' : isReached ? 'reached' : 'MISSED',
-  ]);
-  const all = [['', ...engines, 'ratio', 'target', ''], ...rows];
-  const widths = (all[0] ?? []).map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
+    ratio === undefined ? '' : `${ratio.middle.toFixed(2)}x`,
+    intervalText(ratio ?? alone ?? { middle: Number.NaN }),
+    wanted,
+    verdict ?? '',
+    String(rounds),
+    `${Math.round(others * 100)} %`,
+  ];
+}
+
+function table(comparisons: readonly Comparison[]): string {
+  const engines = [...new Set(comparisons.flatMap(({ medians }) => Object.keys(medians)))];
+  const title = ['', ...engines, 'ratio', 'spread', 'target', '', 'rounds', 'others'];
+  const all = [title, ...comparisons.map((comparison) => row(engines, comparison))];
+  const widths = title.map((_, column) => Math.max(...all.map((cells) => cells[column]?.length ?? 0)));
   return all
-    .map((row) =>
-      row
+    .map((cells) =>
+      cells
         .map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)))
         .join('  ')
         .trimEnd(),
@@ -68,14 +85,27 @@ function table(results: readonly MetricResult[], comparisons: readonly Compariso
     .join('\n');
 }
 
-/** Prints the table, and writes `latest.json` and `latest.svg` into `dir`. */
-export function report(
-  results: readonly MetricResult[],
-  versions: Readonly<Record<string, string>>,
-  dir: string,
-): void {
+function barOf({ name, unit, moreIsBetter, medians, ratio, target }: Comparison): Bar[] {
+  if (ratio === undefined) return [];
+  const advantageOf = (value: number): number => (moreIsBetter ? value : 1 / value);
+  const advantage = advantageOf(ratio.middle);
+  const other = medians['dockerd'] ?? medians['before'];
+  const ends = ratio.interval?.map(advantageOf);
+  return [
+    {
+      label: name,
+      advantage,
+      ...(target !== undefined && { target: advantageOf(target) }),
+      ...(ends && { interval: [Math.min(...ends), Math.max(...ends)] as const }),
+      note: `${advantage.toFixed(2)} (${medians['engined']?.toFixed(0)} against ${other?.toFixed(0)} ${unit})`,
+    },
+  ];
+}
+
+/** Prints the table, writes `latest.json` and `latest.svg` into `dir`, and returns what the first of them has. */
+export function report(results: readonly MetricResult[], versions: Readonly<Record<string, string>>, dir: string): Run {
   const comparisons = results.map(compare);
-  console.log(table(results, comparisons));
+  console.log(table(comparisons));
   mkdirSync(dir, { recursive: true });
   const machine = {
     cpu: cpus()[0]?.model,
@@ -83,23 +113,14 @@ export function report(
     memoryBytes: totalmem(),
     kernel: release(),
     node: process.version,
+    loadAverage: loadavg(),
   };
-  writeFileSync(
-    join(dir, 'latest.json'),
-    `${JSON.stringify({ date: new Date().toISOString(), machine, versions, comparisons }, null, 2)}\n`,
-  );
-  const bars = comparisons.flatMap(({ name, unit, medians, ratio, target }, index) => {
-    if (ratio === undefined) return [];
-    const moreIsBetter = results[index]?.metric.moreIsBetter === true;
-    const other = medians['dockerd'] ?? medians['before'];
-    const values = `${medians['engined']?.toFixed(0)} against ${other?.toFixed(0)} ${unit}`;
-    const note = `${(moreIsBetter ? ratio : 1 / ratio).toFixed(2)} (${values})`;
-    return [
-      { label: name, advantage: moreIsBetter ? ratio : 1 / ratio, target: moreIsBetter ? target : 1 / target, note },
-    ];
-  });
+  const run: Run = { date: new Date().toISOString(), machine, versions, comparisons };
+  writeFileSync(join(dir, 'latest.json'), `${JSON.stringify(run, null, 2)}\n`);
+  const bars = comparisons.flatMap(barOf);
   if (bars.length > 0) {
     const rival = versions['before'] === undefined ? 'dockerd' : 'an earlier build';
     writeFileSync(join(dir, 'latest.svg'), ratioChart(`engined against ${rival}`, bars));
   }
+  return run;
 }

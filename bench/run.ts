@@ -9,14 +9,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Authority, type Certificate } from '../test/support/certificates.js';
-import { Cleanup } from '../test/support/cleanup.js';
 import { dockerd } from '../test/support/dockerd.js';
-import { Engine, type EngineKind } from '../test/support/engine.js';
 import { engined } from '../test/support/engined.js';
-import { callJson } from '../test/support/http.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from '../test/support/image-builder.js';
-import { startRegistry, type TestRegistry } from '../test/support/registry.js';
-import { dockerOk } from '../test/support/cli.js';
+import { startRegistry } from '../test/support/registry.js';
 import { copy } from './copy.js';
 import { ensureBigImage } from './big-image.js';
 import { buildDelays, buildTimes } from './build.js';
@@ -27,14 +23,16 @@ import { exec } from './exec.js';
 import { lifecycle } from './lifecycle.js';
 import { logFollow } from './log-follow.js';
 import { logs } from './logs.js';
-import type { Measure, Sample, Setting } from './measure.js';
+import type { Measure, Setting } from './measure.js';
 import { memory } from './memory.js';
 import { network } from './network.js';
 import { published } from './published.js';
 import { ensureShapedImage } from './images.js';
 import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles, pullReaders } from './pull.js';
 import { pushBigImage } from './push.js';
-import { report, type MetricResult } from './report.js';
+import { keep } from './history.js';
+import { report } from './report.js';
+import { take, type Contender, type MetricResult } from './sampling.js';
 import { requests } from './requests.js';
 import { saveLoad } from './save-load.js';
 import { startup } from './startup.js';
@@ -73,6 +71,7 @@ const MEASURES: readonly Measure[] = [
 ];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const RESULTS = join(ROOT, 'bench/results');
 
 const { values: options } = parseArgs({
   options: {
@@ -80,6 +79,8 @@ const { values: options } = parseArgs({
     engine: { type: 'string' },
     rounds: { type: 'string' },
     before: { type: 'string' },
+    // One line for each commit goes there; a chart over time is written beside it.
+    history: { type: 'string' },
     // For all daemons; with btrfs, TMPDIR has to name a directory on it.
     'storage-driver': { type: 'string' },
   },
@@ -91,12 +92,6 @@ function chosenMeasures(): readonly Measure[] {
   if (unknown !== undefined)
     throw new Error(`there is no measure ${unknown}; there are ${MEASURES.map(({ name }) => name).join(', ')}`);
   return MEASURES.filter(({ name }) => names === undefined || names.includes(name));
-}
-
-interface Contender {
-  readonly name: string;
-  readonly tcpUrl: string;
-  readonly kind: () => EngineKind;
 }
 
 interface ServerCertificate extends Certificate {
@@ -156,59 +151,6 @@ function contenders(
   );
 }
 
-/** Samples of one measure: fresh engines, prepared one after the other, then sampled by turns. */
-async function take(
-  measure: Measure,
-  registry: TestRegistry,
-  image: string,
-  versions: Record<string, string>,
-): Promise<MetricResult[]> {
-  const cleanup = new Cleanup();
-  const samples = new Map<string, Sample[]>();
-  const certificates = await mkdtemp(join(tmpdir(), 'bench-tls-'));
-  cleanup.add(() => rm(certificates, { recursive: true }));
-  let issued: ServerCertificate | undefined;
-  const certificate = (): ServerCertificate => (issued ??= issueIn(certificates));
-  try {
-    const samplers: { name: string; sample: () => Promise<Sample> }[] = [];
-    for (const { name, tcpUrl, kind } of contenders(measure, certificate)) {
-      const engine = await Engine.start(kind());
-      cleanup.add(() => engine.discard());
-      versions[name] = (await callJson<{ Version: string }>(engine.socketPath, 'GET', '/version')).Version;
-      await dockerOk(engine, ['pull', '-q', image]);
-      const setting: Setting = {
-        image,
-        tcpUrl,
-        bigImage: () => ensureBigImage(registry),
-        shapedImage: (repository) => ensureShapedImage(registry, repository),
-      };
-      samplers.push({ name, sample: await measure.prepare(engine, setting) });
-      samples.set(name, []);
-    }
-    const rounds = options.rounds === undefined ? measure.rounds : Number(options.rounds);
-    for (let round = 0; round < rounds; round++) {
-      // The first engine finds other caches than the second one.
-      for (const { name, sample } of round % 2 === 0 ? samplers : samplers.toReversed()) {
-        const values = await sample();
-        samples.get(name)?.push(values);
-        console.error(
-          `${measure.name} ${round + 1}/${rounds} ${name}: ${Object.entries(values)
-            .map(([key, value]) => `${key} ${value.toFixed(1)}`)
-            .join(', ')}`,
-        );
-      }
-    }
-  } finally {
-    await cleanup.run();
-  }
-  return measure.metrics.map((metric) => ({
-    metric,
-    samples: Object.fromEntries(
-      [...samples].map(([name, taken]) => [name, taken.map((values) => values[metric.name] ?? Number.NaN)]),
-    ),
-  }));
-}
-
 async function main(): Promise<void> {
   const measures = chosenMeasures();
   execFileSync('ip', ['link', 'set', 'lo', 'up']);
@@ -216,14 +158,27 @@ async function main(): Promise<void> {
   const registry = await startRegistry({ storeDir: join(ROOT, 'node_modules/.cache/bench-registry') });
   const versions: Record<string, string> = {};
   const results: MetricResult[] = [];
+  const certificates = await mkdtemp(join(tmpdir(), 'bench-tls-'));
+  let issued: ServerCertificate | undefined;
+  const certificate = (): ServerCertificate => (issued ??= issueIn(certificates));
   try {
     const image = `${registry.host}/bench/busybox:1`;
     await pushImage(registry.url, 'bench/busybox', '1', buildImage({ layers: [buildLayer(busyboxEntries())] }));
-    for (const measure of measures) results.push(...(await take(measure, registry, image, versions)));
+    const setting = (tcpUrl: string): Setting => ({
+      image,
+      tcpUrl,
+      bigImage: () => ensureBigImage(registry),
+      shapedImage: (repository) => ensureShapedImage(registry, repository),
+    });
+    const rounds = options.rounds === undefined ? {} : { rounds: Number(options.rounds) };
+    for (const measure of measures)
+      results.push(...(await take(measure, contenders(measure, certificate), { ...rounds, versions, setting })));
   } finally {
     await registry.stop();
+    await rm(certificates, { recursive: true });
   }
-  report(results, versions, join(ROOT, 'bench/results'));
+  const run = report(results, versions, RESULTS);
+  if (options.before === undefined) keep(run, options.history ?? join(RESULTS, 'history.jsonl'), ROOT);
 }
 
 await main();

@@ -8,7 +8,6 @@ const CONTAINERS = 200;
 export const startup: Measure = {
   name: 'startup',
   metrics: [{ name: 'start with 200 containers', unit: 'ms', target: 0.5, moreIsBetter: false }],
-  rounds: 5,
   async prepare(engine, { image }) {
     await atOnce(CONTAINERS, 4, async () => {
       const id = await createContainer(engine, { image, command: ['/bin/true'], network: 'none' });

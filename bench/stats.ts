@@ -9,7 +9,6 @@ const TIMES = 3;
 export const stats: Measure = {
   name: 'stats',
   metrics: [{ name: 'stats of 100 containers', unit: 'ms', target: 0.5, moreIsBetter: false }],
-  rounds: 5,
   async prepare(engine, { image }) {
     const ids: string[] = [];
     await atOnce(CONTAINERS, 4, async () => {

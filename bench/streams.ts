@@ -27,7 +27,6 @@ export const streams: Measure = {
     { name: `memory left by ${RESETS} resets`, unit: 'MiB', target: 1, moreIsBetter: false },
     { name: `descriptors left by ${RESETS} resets`, unit: 'descriptors', target: 1, moreIsBetter: false },
   ],
-  rounds: 1,
   async prepare(engine, { image }) {
     const id = await createContainer(engine, {
       image,

@@ -5,7 +5,6 @@ import { load } from './wrk.js';
 export const tls: Measure = {
   name: 'tls',
   metrics: [{ name: '_ping over TLS', unit: 'req/s', target: 1, moreIsBetter: true }],
-  rounds: 5,
   transport: 'tls',
   prepare:
     async (_engine, { tcpUrl }) =>

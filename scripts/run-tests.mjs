@@ -1,5 +1,5 @@
 /**
- * Runs the compiled tests: those beside the sources in few processes (import-tests.mjs says why), each file of test/,
+ * Runs the compiled tests: those beside sources in few processes (import-tests.mjs says why), each file of test/,
  * which start real daemons, in a sandbox of its own, several at a time. What a file made goes with its sandbox, so a
  * failing file stays alone.
  *
@@ -99,7 +99,7 @@ function longestFirst(files) {
 }
 
 async function runAll() {
-  const units = testFiles('src');
+  const units = [...testFiles('src'), ...testFiles('bench')];
   const others = longestFirst([...named, ...testFiles('test')]);
   const groups = Array.from({ length: UNIT_PROCESSES }, (_, at) =>
     units.filter((_file, index) => index % UNIT_PROCESSES === at),

@@ -1,0 +1,50 @@
+/**
+ * Processor time of an engine with its supervisor, shims and runtimes, which end and are nobody's children meanwhile:
+ * of the control group that it is started in. Unlike time, it hardly grows when others use the machine.
+ */
+import { mkdirSync, readFileSync, rmdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { EngineKind } from '../test/support/engine.js';
+import { waitFor } from '../test/support/wait.js';
+
+/** Enters the group, then becomes the program. */
+const ENTER = 'echo 0 > "$0/cgroup.procs" && exec "$@"';
+const REMOVAL_MS = 10_000;
+
+export interface ProcessorTime {
+  /** `kind`, started in the group. */
+  readonly kind: EngineKind;
+  /** Milliseconds of all processors so far. */
+  read(): number;
+  /** Removes the group, when the engine has ended. */
+  remove(): Promise<void>;
+}
+
+/** Every group of version 2 counts the time, also beside hierarchies of version 1. */
+function unifiedRoot(): string {
+  const mount = readFileSync('/proc/mounts', 'latin1')
+    .split('\n')
+    .find((line) => line.split(' ')[2] === 'cgroup2');
+  const path = mount?.split(' ')[1];
+  if (path === undefined) throw new Error('the bench counts processor time in a cgroup2 file system: mount one');
+  return path;
+}
+
+let made = 0;
+
+export function countProcessorTime(kind: EngineKind): ProcessorTime {
+  const group = join(unifiedRoot(), `engined-bench-${process.pid}-${(made += 1)}`);
+  mkdirSync(group);
+  return {
+    kind: { ...kind, command: (...places) => ['/bin/sh', '-c', ENTER, group, ...kind.command(...places)] },
+    read: () => Number(/^usage_usec (\d+)$/m.exec(readFileSync(join(group, 'cpu.stat'), 'latin1'))?.[1]) / 1000,
+    remove: async () => {
+      await waitFor(
+        `the processes in ${group} to end`,
+        () => readFileSync(join(group, 'cgroup.procs'), 'latin1') === '',
+        REMOVAL_MS,
+      );
+      rmdirSync(group);
+    },
+  };
+}
