@@ -9,7 +9,8 @@ import { median, timed, type Measure } from './measure.js';
 const TIMES = 15;
 const BODY = JSON.stringify({ Detach: false, Tty: false });
 
-async function execTrue(engine: Engine, container: string): Promise<void> {
+/** Runs /bin/true in a running container; throws when it fails. */
+export async function execTrue(engine: Engine, container: string): Promise<void> {
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${container}/exec`, {
     json: { Cmd: ['/bin/true'], AttachStdout: true, AttachStderr: true },
   });

@@ -39,6 +39,7 @@ import { startup } from './startup.js';
 import { stats } from './stats.js';
 import { stopped } from './stopped.js';
 import { streams } from './streams.js';
+import { drawTimeline } from './timeline.js';
 import { tls } from './tls.js';
 
 const MEASURES: readonly Measure[] = [
@@ -81,6 +82,7 @@ const { values: options } = parseArgs({
     before: { type: 'string' },
     // One line for each commit goes there; a chart over time is written beside it.
     history: { type: 'string' },
+    timeline: { type: 'string' },
     // For all daemons; with btrfs, TMPDIR has to name a directory on it.
     'storage-driver': { type: 'string' },
   },
@@ -170,6 +172,7 @@ async function main(): Promise<void> {
       bigImage: () => ensureBigImage(registry),
       shapedImage: (repository) => ensureShapedImage(registry, repository),
     });
+    if (options.timeline !== undefined) return await drawTimeline(options.timeline, setting(''), RESULTS);
     const rounds = options.rounds === undefined ? {} : { rounds: Number(options.rounds) };
     for (const measure of measures)
       results.push(...(await take(measure, contenders(measure, certificate), { ...rounds, versions, setting })));

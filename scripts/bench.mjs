@@ -1,7 +1,7 @@
 /**
  * npm run bench [-- --only NAME,... --engine NAME --rounds N --peer VERSION --before MAIN --history FILE]: installs
  * what is missing, builds, and compares the engine with dockerd, or with an earlier build, whose dist/bundle/main.js
- * is named (docs/performance.md).
+ * is named. npm run bench -- --timeline NAME: draws where the time of one action goes (docs/performance.md).
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -14,6 +14,7 @@ import { claimPidfile } from './sys/process/pidfile.js';
 import { Reserve } from './sys/files/reserve.js';
 import { openIdMaps } from './sys/users/remapped-user.js';
 import { leadsToJournal } from './telemetry/journal.js';
+import { openTimeline } from './telemetry/timeline.js';
 import { createLogger, type LogLevel, type RootLogger } from './telemetry/logger.js';
 import { StateDump } from './telemetry/state-dump.js';
 import { BUILD } from './version.js';
@@ -42,6 +43,7 @@ export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal):
   const { pidfile } = config.fixed;
   const log = openLog(config);
   limitArenas();
+  openTimeline(process.env);
   const told = new Set<string>();
   tellNotices(config, told, log);
   process.on('unhandledRejection', (error) => log.error({ err: error }, 'unhandled rejection'));

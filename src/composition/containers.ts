@@ -32,6 +32,7 @@ import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import type { Base } from './base.js';
 import { containerDeps } from './container-deps.js';
 import type { Drivers } from './drivers.js';
+import { inSteps } from '../text/steps.js';
 import { notedEffects } from './noted-effects.js';
 import { containerDefaults } from './settings.js';
 
@@ -59,8 +60,9 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
   const hooks = createContainerHooks(deps, ios, (id, record) => views.publish(id, record));
   const execs = composeExecs(base, drivers, deps, hooks);
   const inFlight = new InFlight();
-  const effects = createContainerEffects(deps, ios, (record, signal) =>
-    hooks.emit('kill', record, { signal: String(signal) }),
+  const effects = inSteps(
+    'actor',
+    createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) })),
   );
   const noted = notedEffects(effects, inFlight, {
     started: (seconds) => metrics.containerStarted(seconds),

@@ -36,6 +36,7 @@ import { rootOwner } from '../sys/users/id-maps.js';
 import { inheritedLimits } from '../sys/process/limits.js';
 import { createStdio, reopenStdio } from '../supervisor/stdio.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
+import { inSteps } from '../text/steps.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { creationDefaults } from './settings.js';
 import { BUILD, PRODUCT_VERSION } from '../version.js';
@@ -100,22 +101,22 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     metrics,
     emit,
     supervisor,
-    tasks: supervisor.tasks,
+    tasks: inSteps('tasks', supervisor.tasks),
     pluginSupervisor: composeSupervisor(base, supervisor),
-    layers,
-    images,
-    network,
+    layers: inSteps('layers', layers),
+    images: inSteps('images', images),
+    network: inSteps('network', network),
     logs: createLogDriver((container) => metrics.logObserver(container), logPlugins),
-    records,
-    volumes,
+    records: inSteps('records', records),
+    volumes: inSteps('volumes', volumes),
     volumePlugins,
     networkPlugins,
     logPlugins,
     managedPlugins,
     pluginPlaces,
     archives: new ArchiveWorkers(idMaps),
-    specs,
-    stdio,
+    specs: inSteps('specs', specs),
+    stdio: inSteps('stdio', stdio),
   };
 }
 

@@ -18,6 +18,7 @@ import { openDrivers, type Drivers } from './drivers.js';
 import { type Builder, composeBuilder } from './builder.js';
 import { composePlugins, type PluginParts } from './plugins.js';
 import type { Roots } from './roots.js';
+import { requestsInSteps } from './request-steps.js';
 import { composeRoutes } from './routes.js';
 import { composeTransfers, type Transfers } from './transfers.js';
 
@@ -75,13 +76,14 @@ function composeFront(
     bodyPool,
   }: Pick<EngineParts, 'authorization' | 'bodyPool'> & { readonly routes: readonly Route[] },
 ): Front {
+  const observer = requestsInSteps(metrics.requests);
   return createFront({
     authorizer: authorization,
     audit: new AuditLog(log, () => live.current.features['audit'] === true),
     product: { version: PRODUCT_VERSION, experimental: live.fixed.experimental },
     logger: log,
     keptReplies,
-    ...(metrics.requests === undefined ? {} : { observer: metrics.requests }),
+    ...(observer === undefined ? {} : { observer }),
     jsonParser: (text) => bodyPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
     routes,
   });

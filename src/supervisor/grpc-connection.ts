@@ -11,6 +11,7 @@ import type {
 } from '@bufbuild/protobuf';
 import { Client, connectivityState, credentials, Metadata, type ClientReadableStream } from '@grpc/grpc-js';
 import { unavailable } from '../errors/engine-error.js';
+import { step } from '../text/steps.js';
 import { fromGrpc } from './grpc-error.js';
 
 // As large as containerd's own limit: a spec with many mounts or a long list of tasks must fit.
@@ -121,27 +122,31 @@ export class GrpcConnection {
     method: DescMethodUnary<Input, Output>,
   ): UnaryCall<DescMethodUnary<Input, Output>> {
     const path = pathOf(method);
+    const label = `containerd.${method.parent.name.toLowerCase()}.${method.localName}`;
     const serialize = (message: MessageShape<Input>): Buffer => encode(method.input, message);
     const deserialize = (bytes: Buffer): MessageShape<Output> => decode(method.output, bytes);
     return async (input, { timeoutMs } = {}) => {
       if (this.#client.getChannel().getConnectivityState(true) !== connectivityState.READY) {
         await this.ready();
       }
-      return new Promise((resolve, reject) => {
-        const options = timeoutMs === undefined ? {} : { deadline: Date.now() + timeoutMs };
-        this.#client.makeUnaryRequest(
-          path,
-          serialize,
-          deserialize,
-          create(method.input, input),
-          this.#metadata,
-          options,
-          (error, output) => {
-            if (error) reject(fromGrpc(error, method.name));
-            else if (output) resolve(output);
-          },
-        );
-      });
+      const options = timeoutMs === undefined ? {} : { deadline: Date.now() + timeoutMs };
+      const message = create(method.input, input);
+      const call = (): Promise<MessageShape<Output>> =>
+        new Promise((resolve, reject) => {
+          this.#client.makeUnaryRequest(
+            path,
+            serialize,
+            deserialize,
+            message,
+            this.#metadata,
+            options,
+            (error, output) => {
+              if (error) reject(fromGrpc(error, method.name));
+              else if (output) resolve(output);
+            },
+          );
+        });
+      return step(label, call);
     };
   }
 }

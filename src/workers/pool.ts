@@ -2,6 +2,7 @@
 import type { Transferable } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { cancelled, unavailable } from '../errors/engine-error.js';
+import { step } from '../text/steps.js';
 import { unwrap, type Outcome } from './outcome.js';
 import type { TaskInput, TaskName, TaskOutput } from './tasks.js';
 
@@ -48,19 +49,17 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     async run<Name extends TaskName>(task: Name, input: TaskInput<Name>, { signal, transferList }: RunOptions = {}) {
       if (threads.failure !== undefined) threads = startThreads(options);
       const current = threads;
-      const outcome = (await current.pool
-        .run(
-          { task, input },
-          { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) },
-        )
-        .catch((error: unknown) => {
+      const control = { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) };
+      const outcome = (await step(`worker.${task}`, () => current.pool.run({ task, input }, control)).catch(
+        (error: unknown) => {
           if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
           if (current.failure !== undefined)
             throw unavailable(`no worker thread could be started: ${current.failure.message}`, {
               cause: current.failure,
             });
           throw error;
-        })) as Outcome;
+        },
+      )) as Outcome;
       return unwrap(outcome) as TaskOutput<Name>;
     },
     get queued() {
