@@ -9,10 +9,7 @@ const LISTENER_CLOSE_MS = 2000;
 
 const END: readonly (readonly [what: string, end: Step])[] = [
   ['memory', (life) => life.stopReleasing()],
-  [
-    'listeners',
-    ({ parts }) => Promise.all([parts.listeners, parts.drivers.metrics].map((it) => it.close(LISTENER_CLOSE_MS))),
-  ],
+  ['listeners', closeListeners],
   ['door of builds', ({ parts }) => parts.builder.door.close()],
   ['builds', ({ parts }) => parts.builder.builds.close()],
   ['containers', stopAll],
@@ -50,22 +47,37 @@ export async function endEngine(life: EngineLife): Promise<void> {
   }
 }
 
+/** Connections to published ports wait for the next daemon from now on, if the containers stay. */
+async function closeListeners(life: EngineLife): Promise<void> {
+  const { listeners, drivers } = life.parts;
+  await Promise.all([
+    ...[listeners, drivers.metrics].map((it) => it.close(LISTENER_CLOSE_MS)),
+    leavesContainers(life) && drivers.network.rest(LISTENER_CLOSE_MS),
+  ]);
+}
+
 /** Stops all containers, but leaves them as they are after a failure and with `live-restore`. */
-async function stopAll({ parts: { base, lives }, hasRecovered, failure }: EngineLife): Promise<void> {
+async function stopAll(life: EngineLife): Promise<void> {
+  const { base, lives } = life.parts;
   const { live, log } = base;
-  if (!hasRecovered || failure || live.current.liveRestore) return;
+  if (!life.hasRecovered || life.failure || leavesContainers(life)) return;
   await stopContainers(lives.containers, live.current.shutdownTimeoutSeconds, log);
 }
 
 /** Plugins end after the containers that use them, and stay like these. */
-async function stopPlugins({ parts: { base, plugins }, hasRecovered, failure }: EngineLife): Promise<void> {
-  if (hasRecovered && !failure && !base.live.current.liveRestore) await plugins.plugins.rest();
+async function stopPlugins(life: EngineLife): Promise<void> {
+  const { hasRecovered, failure, parts } = life;
+  if (hasRecovered && !failure && !leavesContainers(life)) await parts.plugins.plugins.rest();
+}
+
+function leavesContainers({ parts, hasRecovered, failure }: EngineLife): boolean {
+  return hasRecovered && !failure && parts.base.live.current.liveRestore;
 }
 
 /** With `live-restore` the supervisor stays with what runs, so that no exit is missed until the next daemon. */
-function leavesTasks({ parts: { base, lives, plugins }, hasRecovered, failure }: EngineLife): boolean {
-  const isAnyRunning = lives.containers.list().some(isRunning) || plugins.plugins.isAnyRunning;
-  return hasRecovered && !failure && base.live.current.liveRestore && isAnyRunning;
+function leavesTasks(life: EngineLife): boolean {
+  const { lives, plugins } = life.parts;
+  return leavesContainers(life) && (lives.containers.list().some(isRunning) || plugins.plugins.isAnyRunning);
 }
 
 async function closeWorkers({ parts: { drivers, transfers, builder, bodyPool } }: EngineLife): Promise<void> {

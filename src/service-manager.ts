@@ -3,14 +3,17 @@
  */
 import { messageOf } from './errors/engine-error.js';
 import type { Logger } from './ports/logger.js';
-import { takeActivationSockets, type ActivationSocket } from './sys/process/activation.js';
+import { isKeptName, SocketStore } from './socket-store.js';
+import { takePassedDescriptors, type ActivationSocket } from './sys/process/activation.js';
 import { sendUnixDatagram } from './sys/net/notify-socket.js';
 
-const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_PID', 'WATCHDOG_USEC'] as const;
+const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_PID', 'WATCHDOG_USEC', 'FDSTORE'] as const;
 
 export class ServiceManager {
   /** Sockets that the service manager opened for us. */
   readonly sockets: readonly ActivationSocket[];
+  /** Sockets of ours that it keeps for the next process. */
+  readonly store: SocketStore;
   readonly #notifySocket: string | undefined;
   readonly #watchdogMs: number;
   readonly #log: Logger;
@@ -22,12 +25,16 @@ export class ServiceManager {
    */
   constructor(environment: NodeJS.ProcessEnv, log: Logger) {
     this.#log = log;
-    const [path, pid, interval = ''] = VARIABLES.map((name) => environment[name]);
+    const [path, pid, interval = '', storeSize = ''] = VARIABLES.map((name) => environment[name]);
     for (const name of VARIABLES) delete environment[name];
     this.#notifySocket = path !== undefined && /^[/@]./.test(path) ? path : undefined;
     const isOurs = pid === undefined || Number(pid) === process.pid;
     this.#watchdogMs = isOurs && /^\d+$/.test(interval) ? Number(interval) / 1000 : 0;
-    this.sockets = takeActivationSockets(environment);
+    const { sockets, kept } = takePassedDescriptors(environment, isKeptName);
+    this.sockets = sockets;
+    // systemd says so since version 254; for older ones the unit does.
+    const hasStore = this.#notifySocket !== undefined && /^[1-9]\d*$/.test(storeSize);
+    this.store = new SocketStore(kept, hasStore ? (text, fds) => this.#notify(text, fds) : undefined);
   }
 
   /** Tells in words what the daemon is doing. */
@@ -36,10 +43,11 @@ export class ServiceManager {
   }
 
   /**
-   * Tells that the listeners are open. From now on the service manager notices a daemon that hangs, if it asked for
-   * that.
+   * Tells that the listeners are open, and lets go of sockets of an earlier process that none of them is. From now on
+   * the service manager notices a daemon that hangs, if it asked for that.
    */
   ready(status: string): void {
+    this.store.dropUntaken();
     this.#notify(`READY=1\nSTATUS=${status}`);
     if (this.#watchdogMs === 0 || this.#watchdog !== undefined) return;
     // Twice as often as it must, as systemd advises.
@@ -56,14 +64,17 @@ export class ServiceManager {
     this.#notify('STOPPING=1\nSTATUS=stopping');
   }
 
-  #notify(state: string): void {
-    if (this.#notifySocket === undefined) return;
+  /** Returns false when nobody has heard it. */
+  #notify(state: string, fds: readonly number[] = []): boolean {
+    if (this.#notifySocket === undefined) return false;
     try {
       // Each line holds one assignment.
-      sendUnixDatagram(this.#notifySocket, state);
+      sendUnixDatagram(this.#notifySocket, state, fds);
+      return true;
     } catch (error) {
       // The service manager may be gone or slow; clients are served all the same.
       this.#log.debug({ state, reason: messageOf(error) }, 'the service manager could not be told');
+      return false;
     }
   }
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { type HostInfo, readHostInfo } from '../actors/engine/host.js';
 import { Replies } from '../actors/kit/replies.js';
 import type { LiveConfig } from '../config/live-config.js';
+import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
 import { useProxies } from '../registry/proxy.js';
 import { AppArmor } from '../runtime/apparmor/apparmor.js';
@@ -32,10 +33,11 @@ export interface Base extends Roots {
   readonly log: Logger;
   readonly replies: Replies;
   readonly temporary: TemporaryPlaces;
+  readonly keptSockets: KeptSockets;
 }
 
 /** Finds out these facts. @throws EngineError for what this host or this daemon cannot do. */
-export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Promise<Base> {
+export async function makeBase(live: LiveConfig, roots: Roots, keptSockets: KeptSockets, log: Logger): Promise<Base> {
   const { dataRoot } = roots;
   const config = live.fixed;
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
@@ -50,7 +52,8 @@ export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Pro
     await shareRealtime(parent, config);
   }
   const temporary = await makeTemporaryPlaces(dataRoot, config.tmpDir, id);
-  return { ...roots, live, facts, appArmor, seLinux, host, settings, log, replies: new Replies(), temporary };
+  const replies = new Replies();
+  return { ...roots, live, facts, appArmor, seLinux, host, settings, log, replies, temporary, keptSockets };
 }
 
 /** Its mark lies in the exec-root, which a reboot empties as it does the kernel's list of profiles. */

@@ -164,7 +164,7 @@ async function openLayers({ live, dataRoot, log, idMaps, seLinux }: Base, pool: 
 }
 
 function metricsFacts(
-  { live, host, settings, log }: Base,
+  { live, host, settings, log, keptSockets }: Base,
   layers: LayerStore,
 ): Omit<EngineMetricsDeps, 'containers' | 'eventSubscribers'> {
   return {
@@ -183,10 +183,14 @@ function metricsFacts(
     },
     memoryBytes: host.memoryBytes,
     log,
+    keptSockets,
   };
 }
 
-function composeNetworks({ live, dataRoot, execRoot, reserve, settings, log }: Base, plugins: NetworkPlugins) {
+function composeNetworks(
+  { live, dataRoot, execRoot, reserve, settings, keptSockets, log }: Base,
+  plugins: NetworkPlugins,
+) {
   const config = live.fixed;
   const directory = join(dataRoot, 'network');
   const file = (name: string): RecordFile => ({
@@ -212,6 +216,7 @@ function composeNetworks({ live, dataRoot, execRoot, reserve, settings, log }: B
     publishIp: config.ip,
     netnsRoot: join(execRoot, 'netns'),
     plugins,
+    keptSockets,
     log,
     identities: file('predefined.json'),
     pluginDebts: file('plugin-debts.json'),

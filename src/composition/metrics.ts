@@ -10,6 +10,7 @@ import type { RequestObserver } from '../http/request-observer.js';
 import { metricsRoutes } from '../http/routes/metrics.js';
 import type { LogObserver } from '../logs/observer.js';
 import type { EventType } from '../ports/events.js';
+import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
 import type { EngineIdentity, Metrics } from '../telemetry/metrics.js';
 import { PRODUCT_VERSION } from '../version.js';
@@ -22,6 +23,7 @@ export interface EngineMetricsDeps {
   /** These figures describe the daemon and its host. */
   readonly identity: EngineIdentity;
   readonly log: Logger;
+  readonly keptSockets: KeptSockets;
   /** These two are asked when metrics are read. */
   containers(): readonly ContainerRecord[];
   eventSubscribers(): number;
@@ -81,6 +83,7 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
           routes: metricsRoutes(metrics),
           product: { version: PRODUCT_VERSION, experimental: true },
           logger: deps.log,
+          keptSockets: deps.keptSockets,
         }),
       );
       deps.log.info({ address: listener.address }, 'metrics are served');

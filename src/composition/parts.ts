@@ -45,7 +45,7 @@ export async function composeParts(
   log: Logger,
 ): Promise<EngineParts> {
   const listeners = new ApiListeners(live, manager, log);
-  const base = await makeBase(live, roots, log);
+  const base = await makeBase(live, roots, manager.store, log);
   const views = new ContainerViews();
   const drivers = await openDrivers(base, () => views.list());
   const lives = await composeContainers(base, drivers, views);
@@ -68,7 +68,7 @@ export async function composeParts(
 }
 
 function composeFront(
-  { live, log }: Base,
+  { live, log, keptSockets }: Base,
   { metrics, keptReplies }: Drivers,
   {
     routes,
@@ -83,6 +83,7 @@ function composeFront(
     product: { version: PRODUCT_VERSION, experimental: live.fixed.experimental },
     logger: log,
     keptReplies,
+    keptSockets,
     ...(observer === undefined ? {} : { observer }),
     jsonParser: (text) => bodyPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
     routes,

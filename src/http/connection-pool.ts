@@ -5,7 +5,7 @@ import { startCounting, writableBytes } from '../sys/net/socket-progress.js';
 import { readDirectRequest, type DirectRequest } from './direct-request.js';
 import { messageBody } from './error-status.js';
 import { statedBody, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
-import type { Gate } from './gate.js';
+import type { Gate, LiveConnection } from './gate.js';
 import { serveChunked } from './chunked-request.js';
 import { HEAD_END, mayBecomeHead } from './header-lines.js';
 import { serveHijackRequest } from './hijack-request.js';
@@ -58,12 +58,12 @@ export class ConnectionPool {
    * the descriptor. @param peer who is behind the socket when that is not its other end, as with TLS.
    */
   serve(fd: number, gate: Gate, peer?: Peer): void {
-    this.#serve({ fd, gate, peer, answered: 0 });
+    this.#serve({ fd, gate, peer, answered: 0, isFresh: true });
   }
 
   #serve(connection: ParkedConnection): void {
-    const { fd, gate } = connection;
-    if (gate.closing) return closeFd(fd);
+    const { fd, gate, isFresh = false } = connection;
+    if (gate.closing && !isFresh) return closeFd(fd);
     try {
       const serve = this.#judge(connection, true);
       if (serve === 'nothing') this.#awaitRequest(connection);
@@ -81,14 +81,14 @@ export class ConnectionPool {
       idle: true,
       close: () => {
         readable.cancel();
-        gate.connections.delete(waiting);
+        leave(gate, waiting);
         closeFd(fd);
       },
     };
-    gate.connections.add(waiting);
+    enter(gate, waiting, connection);
     const readable = onceReadable(fd, () => {
-      gate.connections.delete(waiting);
       this.#serve(connection);
+      leave(gate, waiting);
     });
   }
 
@@ -98,7 +98,6 @@ export class ConnectionPool {
     const stop = (): void => {
       arrivals.close();
       clearTimeout(timer);
-      gate.connections.delete(waiting);
     };
     const look = (isLast: boolean): void => {
       try {
@@ -110,17 +109,19 @@ export class ConnectionPool {
         stop();
         this.#giveUp(fd, error);
       }
+      leave(gate, waiting);
     };
     const waiting = {
       idle: true,
       close: () => {
         stop();
+        leave(gate, waiting);
         closeFd(fd);
       },
     };
     const arrivals = watchArrivals(fd, look);
     const timer = setTimeout(() => look(true), WHOLE_MS);
-    gate.connections.add(waiting);
+    enter(gate, waiting, connection);
   }
 
   /** Ends a connection that cannot be served; the daemon goes on. */
@@ -199,6 +200,17 @@ export class ConnectionPool {
     this.#apps++;
     return new UwsConnection(this.#services, this.#owner);
   }
+}
+
+function enter(gate: Gate, waiting: LiveConnection, { isFresh }: ParkedConnection): void {
+  gate.connections.add(waiting);
+  if (isFresh === true) gate.expect(waiting);
+}
+
+/** Call it when whoever serves the connection next has entered, so that the gate never seems idle in between. */
+function leave(gate: Gate, waiting: LiveConnection): void {
+  gate.connections.delete(waiting);
+  gate.expectNoMore(waiting);
 }
 
 function serverOf({ found: { route } }: DirectRequest): typeof serveChunked {

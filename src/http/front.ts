@@ -1,6 +1,7 @@
 /** The HTTP front: routes, and the listeners that serve them. */
 import type { Authorizer } from '../ports/authorization.js';
 import type { KeptReplies } from '../ports/kept-replies.js';
+import { NO_KEPT_SOCKETS, type KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { AuditLog } from './audit.js';
@@ -24,6 +25,8 @@ export interface FrontOptions {
   readonly audit?: AuditLog;
   /** Has the replies of requests with an `Idempotency-Key`. */
   readonly keptReplies?: KeptReplies;
+  /** Has the listening sockets of an earlier process, and keeps ours for the next one. */
+  readonly keptSockets?: KeptSockets;
   /** Parses large JSON bodies in another thread. */
   readonly jsonParser?: JsonParser;
 }
@@ -48,8 +51,8 @@ export function createFront(options: FrontOptions): Front {
     ...(options.keptReplies === undefined ? {} : { keptReplies: options.keptReplies }),
     ...(options.jsonParser === undefined ? {} : { jsonParser: options.jsonParser }),
   });
-  const maxInFlight = options.maxInFlight ?? 8192;
+  const { logger, maxInFlight = 8192, keptSockets = NO_KEPT_SOCKETS } = options;
   return {
-    listen: (spec, policy) => listen(spec, { pool, logger: options.logger, maxInFlight, policy }),
+    listen: (spec, policy) => listen(spec, { pool, logger, maxInFlight, policy, keptSockets }),
   };
 }

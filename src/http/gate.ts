@@ -45,6 +45,8 @@ export class Gate {
   /** Exchanges that had no complete reply when their handler returned. */
   readonly pending = new Set<PendingExchange>();
   readonly connections = new Set<LiveConnection>();
+  /** Those of `connections` that are new: their first request is on its way, so a close waits for it for a moment. */
+  readonly #fresh = new Set<LiveConnection>();
   /** True when the listener is closing: connections end with their reply. */
   closing = false;
   #inFlight = 0;
@@ -91,14 +93,36 @@ export class Gate {
   leave(exchange: PendingExchange): void {
     this.#inFlight--;
     this.pending.delete(exchange);
-    if (this.#inFlight === 0) this.#onIdle?.();
+    this.#settle();
   }
 
-  /** Resolves when nothing is in flight. */
+  isFresh(connection: LiveConnection): boolean {
+    return this.#fresh.has(connection);
+  }
+
+  /** The first request of the connection is yet to come. */
+  expect(connection: LiveConnection): void {
+    this.#fresh.add(connection);
+  }
+
+  /** The first request of the connection is being served, or will not come. */
+  expectNoMore(connection: LiveConnection): void {
+    if (this.#fresh.delete(connection)) this.#settle();
+  }
+
+  /** Resolves when nothing is in flight and no first request is awaited. */
   idle(): Promise<void> {
-    if (this.#inFlight === 0) return Promise.resolve();
+    if (this.#isIdle) return Promise.resolve();
     return new Promise((resolve) => {
       this.#onIdle = resolve;
     });
+  }
+
+  get #isIdle(): boolean {
+    return this.#inFlight === 0 && this.#fresh.size === 0;
+  }
+
+  #settle(): void {
+    if (this.#isIdle) this.#onIdle?.();
   }
 }

@@ -1,10 +1,11 @@
 /** Listening sockets; every accepted connection goes to the pool that serves it. */
 import { setImmediate as setImmediateAsync, setTimeout as setTimeoutAsync } from 'node:timers/promises';
 import { EngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
+import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
 import { closeFd, watchReadable } from '../sys/files/fd.js';
 import { openFileLimit } from '../sys/process/limits.js';
-import { acceptFrom, listenOnTcp, prepareConnections } from '../sys/net/listen-socket.js';
+import { acceptFrom, listeningOnTcp, listenOnTcp, prepareConnections } from '../sys/net/listen-socket.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { BrowserGuard } from './browser-guard.js';
 import type { ConnectionPool } from './connection-pool.js';
@@ -53,12 +54,17 @@ export interface ListenServices {
   readonly logger: Logger;
   readonly maxInFlight: number;
   readonly policy?: AccessPolicy | undefined;
+  readonly keptSockets: KeptSockets;
 }
 
 /** Connections that are accepted before others get their turn again. */
 const ACCEPT_BATCH = 64;
 /** Share of the descriptors that connections leave to containers, images and logs. */
 const RESERVED_DESCRIPTORS = 0.25;
+/** A client that has connected sends its request at once; a close waits for it this long. */
+const FIRST_REQUEST_MS = 500;
+/** Pause between looks at the replies that are still being sent. */
+const REPLYING_MS = 2;
 /** Pause of accepting when the system has no descriptors or memory left. */
 const EXHAUSTED_MS = 100;
 
@@ -80,7 +86,7 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
     prefix: spec.kind === 'tcp' ? (spec.prefix ?? '') : '',
     guard: spec.kind === 'unix' ? undefined : spec.guard,
   });
-  const { fd, address, port, release } = await bind(spec);
+  const { fd, address, port, release } = await bind(spec, services.keptSockets);
   const { pool, logger } = services;
   const identity = spec.kind === 'unix' ? undefined : spec.tls;
   const terminator =
@@ -91,10 +97,11 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
   let closed: Promise<void> | undefined;
   const close = async (limitMs: number): Promise<void> => {
     acceptor.close();
-    terminator?.close();
     closeFd(fd);
     await release();
+    await terminator?.idle(FIRST_REQUEST_MS);
     await drain(gate, limitMs);
+    terminator?.close();
   };
   return {
     address,
@@ -112,20 +119,28 @@ interface Bound {
   readonly release: () => Promise<void>;
 }
 
-async function bind(spec: ListenSpec): Promise<Bound> {
+/** Goes on with the socket of an earlier process, or makes one; the next process gets it, if somebody keeps it. */
+async function bind(spec: ListenSpec, kept: KeptSockets): Promise<Bound> {
   const nothing = async (): Promise<void> => undefined;
   if (spec.kind === 'fd') {
     if (spec.address.startsWith('tcp:')) prepareConnections(spec.fd);
     return { fd: spec.fd, address: spec.address, release: nothing };
   }
   const name = spec.kind === 'unix' ? spec.path : `${hostText(spec.host)}:${spec.port}`;
+  const keptName = `listener ${spec.kind} ${name}`;
+  const earlier = kept.take(keptName);
   try {
     if (spec.kind === 'tcp') {
-      const { fd, port } = await listenOnTcp(spec.host, spec.port);
+      const { fd, port } = earlier === undefined ? await listenOnTcp(spec.host, spec.port) : listeningOnTcp(earlier);
+      kept.keep(keptName, fd);
       return { fd, address: `tcp://${hostText(spec.host)}:${port}${spec.prefix ?? ''}`, port, release: nothing };
     }
-    const { fd, remove } = await openSocketFile(spec.path, spec.gid);
-    return { fd, address: `unix://${spec.path}`, release: remove };
+    const { fd, isEarlier, remove } = await openSocketFile(spec.path, spec.gid, earlier);
+    // The old socket is of no use when its file is gone.
+    if (!isEarlier) kept.drop(keptName);
+    kept.keep(keptName, fd);
+    const release = async (): Promise<void> => (kept.outlives(keptName) ? undefined : remove());
+    return { fd, address: `unix://${spec.path}`, release };
   } catch (cause) {
     if (cause instanceof EngineError && cause.kind !== 'internal') throw cause;
     const kind = KIND_BY_ERRNO[errnoOf(cause)] ?? 'internal';
@@ -170,21 +185,33 @@ function startAccepting(fd: number, logger: Logger, serve: (connection: number) 
   };
 }
 
-/** Ends idle connections at once, the others with their reply, and all of them after the limit. */
+/** Ends idle connections at once, new ones and the others with their reply, and all of them after the limit. */
 async function drain(gate: Gate, limitMs: number): Promise<void> {
   gate.closing = true;
   for (const connection of gate.connections) {
-    if (connection.idle) connection.close();
+    if (connection.idle && !gate.isFresh(connection)) connection.close();
   }
+  const silent = setTimeout(() => {
+    for (const connection of gate.connections) if (gate.isFresh(connection)) connection.close();
+  }, FIRST_REQUEST_MS);
+  const giveUpAt = performance.now() + limitMs;
   const limit = new AbortController();
   const timeUp = setTimeoutAsync(limitMs, undefined, { signal: limit.signal });
   await Promise.race([gate.idle(), timeUp]);
   limit.abort();
+  clearTimeout(silent);
   await timeUp.catch(() => undefined);
   for (const exchange of gate.pending) exchange.abort();
+  // Large replies are with the HTTP library for longer than their handlers run.
+  while (isReplying(gate) && performance.now() < giveUpAt) await setTimeoutAsync(REPLYING_MS);
   // The last replies leave the HTTP library's buffer when its turn of the event loop ends.
   await setImmediateAsync();
   for (const connection of gate.connections) connection.close();
+}
+
+function isReplying({ connections }: Gate): boolean {
+  for (const { idle } of connections) if (!idle) return true;
+  return false;
 }
 
 function errnoOf(error: unknown): string {

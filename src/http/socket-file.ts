@@ -2,7 +2,8 @@
  * The file of a unix socket on which the daemon listens: nobody else may listen there, and the file is removed when the
  * daemon ends.
  */
-import { chmod, chown, lstat, unlink } from 'node:fs/promises';
+import { fstatSync } from 'node:fs';
+import { chmod, chown, lstat, readFile, unlink } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { conflict, invalid } from '../errors/engine-error.js';
 import { closeFd } from '../sys/files/fd.js';
@@ -14,23 +15,32 @@ const SOCKET_MODE = 0o660;
 const INITIAL_MODE = 0o600;
 /** Time for a probed socket to answer a connect; a full backlog counts as alive. */
 const PROBE_MS = 1_000;
+/** __SO_ACCEPTCON, as /proc/net/unix has it. */
+const LISTENS = '00010000';
+
 export interface SocketFile {
   readonly fd: number;
+  /** True for the socket of the earlier process. */
+  readonly isEarlier: boolean;
   /** Deletes the file, unless somebody has put another one in its place. */
   readonly remove: () => Promise<void>;
 }
 
 /**
  * Listens on a path, with mode 0660 and the given group. A socket that nobody answers is replaced.
+ * @param earlier a socket that an earlier process listened on at this path. It is used further if its file is there
+ * still, and closed otherwise.
  * @throws EngineError conflict when somebody answers, or when it is no socket; invalid when the path is too long;
  * others by errno.
  */
-export async function openSocketFile(path: string, gid: number | undefined): Promise<SocketFile> {
+export async function openSocketFile(path: string, gid: number | undefined, earlier?: number): Promise<SocketFile> {
   if (Buffer.byteLength(path) > MAX_UNIX_PATH_BYTES) {
     throw invalid(`cannot listen on ${path}: it is longer than ${MAX_UNIX_PATH_BYTES} bytes`, { code: 'LISTEN' });
   }
-  await removeStaleSocket(path);
-  const fd = listenOnUnix(path, INITIAL_MODE);
+  const isEarlier = earlier !== undefined && (await isListening(earlier, path));
+  if (earlier !== undefined && !isEarlier) closeFd(earlier);
+  if (!isEarlier) await removeStaleSocket(path);
+  const fd = isEarlier ? earlier : listenOnUnix(path, INITIAL_MODE);
   try {
     if (gid !== undefined) await chown(path, -1, gid);
     await chmod(path, SOCKET_MODE);
@@ -44,7 +54,23 @@ export async function openSocketFile(path: string, gid: number | undefined): Pro
     const present = await lstat(path).catch(absent);
     if (present?.ino === ours.ino && present.dev === ours.dev) await unlink(path).catch(absent);
   };
-  return { fd, remove };
+  return { fd, isEarlier, remove };
+}
+
+/**
+ * True when a listening socket is the only one of its path, and somebody is reached there: then it is the one. The
+ * kernel lists `address: references protocol flags type state inode path`.
+ */
+async function isListening(fd: number, path: string): Promise<boolean> {
+  const present = await lstat(path).catch(absent);
+  if (present?.isSocket() !== true || !(await isAnswered(path))) return false;
+  const table = await readFile('/proc/net/unix', 'utf8').catch(() => '');
+  const inodes = table.split('\n').flatMap((line) => {
+    if (!line.endsWith(` ${path}`)) return [];
+    const [, , , flags, , , inode] = line.split(' ').filter((field) => field !== '');
+    return flags === LISTENS ? [inode] : [];
+  });
+  return inodes.length === 1 && inodes[0] === String(fstatSync(fd).ino);
 }
 
 /** Ignores that a file is gone already. */

@@ -99,7 +99,7 @@ export class UwsConnection implements Transport, Parkable {
    * Serves a connected socket. The descriptor is given away unless this throws.
    * @param requestBytes as `UwsParking.begin`.
    */
-  adopt({ fd, gate, peer, answered }: ParkedConnection, requestBytes: number): void {
+  adopt({ fd, gate, peer, answered, isFresh }: ParkedConnection, requestBytes: number): void {
     this.#app.adoptSocket(fd);
     this.#fd = fd;
     this.#peer = peer;
@@ -107,6 +107,7 @@ export class UwsConnection implements Transport, Parkable {
     this.#gate = gate;
     this.#parking.begin(answered, requestBytes);
     gate.connections.add(this);
+    if (isFresh === true) gate.expect(this);
   }
 
   park(): ParkedConnection | undefined {
@@ -211,6 +212,7 @@ export class UwsConnection implements Transport, Parkable {
       this.#giveUp(res);
     }
     this.#inCallback = false;
+    this.#gate?.expectNoMore(this);
     // The library insists on this handler, though `filter` tells the same for every state of a connection.
     if (this.#res === res) res.onAborted(() => undefined);
   }
@@ -374,6 +376,7 @@ export class UwsConnection implements Transport, Parkable {
     this.#paused = false;
     this.#forget();
     this.#gate?.connections.delete(this);
+    this.#gate?.expectNoMore(this);
     this.#gate = undefined;
     this.#fd = -1;
     this.#parking.end();

@@ -16,6 +16,8 @@ export interface ParkedConnection {
   readonly peer: Peer | undefined;
   /** Requests that the parser has answered. */
   readonly answered: number;
+  /** No request has come yet. */
+  readonly isFresh?: boolean;
 }
 
 export interface Parkable {

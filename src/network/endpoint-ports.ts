@@ -6,17 +6,16 @@ import { forgetFlows } from '../sys/netlink/conntrack.js';
 import type { Ports, Publishing } from './attachable-network.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
-import { holdPort, type HeldPort } from './port-holder.js';
+import { holdPort, NO_PROXY, type HeldPort, type HoldOptions } from './port-holder.js';
 import { type Family, familyOf } from './subnet.js';
 
 /** These addresses stand for every address of the host. */
 const ANY = { 4: '0.0.0.0', 6: '::' } as const;
 const PROTOCOL_NUMBERS = { udp: 17, sctp: 132 } as const;
 
-export interface PortsOptions {
+export interface PortsOptions extends HoldOptions {
   readonly iptables: boolean;
   readonly firewall: Firewall;
-  readonly userlandProxy: boolean;
   readonly log: Logger;
 }
 
@@ -68,16 +67,21 @@ export class EndpointPorts implements Ports {
   /** Closes the ports. Idempotent. */
   async close(): Promise<void> {
     const rules = this.#rules;
+    for (const port of this.#held) port.drop();
     this.release();
     this.#rules = [];
     await this.options.firewall.unpublish(rules);
     await this.#forget(rules);
   }
 
-  /** Closes the sockets only; the rules stay. */
+  /** Closes the sockets of this process only; the rules stay. */
   release(): void {
     for (const port of this.#held) port.release();
     this.#held = [];
+  }
+
+  async rest(): Promise<void> {
+    await Promise.all(this.#held.map((port) => port.rest()));
   }
 
   async #publish(held: readonly HeldPort[], { link }: Publishing): Promise<void> {
@@ -126,7 +130,7 @@ export class EndpointPorts implements Ports {
     // The other family is open at the container itself, so only this family is held.
     const [family] = families;
     const hostIp = port.hostIp === '' && direct.length > 0 && family ? ANY[family] : port.hostIp;
-    const held = holdPort({ ...port, hostIp }, target, this.options.userlandProxy);
+    const held = holdPort({ ...port, hostIp }, target, this.options);
     const isIpv6 = (one: HeldPort): number => Number(one.port.hostIp.includes(':'));
     return [...direct, ...held].sort((a, b) => isIpv6(a) - isIpv6(b));
   }
@@ -140,7 +144,10 @@ export class EndpointPorts implements Ports {
         held.push(...this.#holdOne(publishing, { ...port, hostIp: port.hostIp || publishing.address }));
       return held;
     } catch (error) {
-      for (const port of held) port.release();
+      for (const port of held) {
+        port.drop();
+        port.release();
+      }
       throw new EngineError(
         'internal',
         `driver failed programming external connectivity on endpoint ` +
@@ -156,7 +163,13 @@ export class EndpointPorts implements Ports {
 
 /** Describes an open port of the container itself, which the host has no part in. */
 function openPort({ protocol, containerPort }: PortRequest, hostIp: string, containerIp: string): HeldPort {
-  return { port: { protocol, containerPort, hostIp, hostPort: 0 }, containerIp, release: () => undefined };
+  return {
+    port: { protocol, containerPort, hostIp, hostPort: 0 },
+    containerIp,
+    release: NO_PROXY.close,
+    rest: NO_PROXY.rest,
+    drop: NO_PROXY.close,
+  };
 }
 
 /** Returns the translations for the ports that the kernel can translate: both addresses are of one family. */

@@ -342,6 +342,11 @@ export class Endpoints {
     );
   }
 
+  /** Lets published ports take no further connections; resolves when those under way are over. */
+  async rest(): Promise<void> {
+    await Promise.all(Array.from(this.#attachments.values(), ({ ports }) => ports.rest()));
+  }
+
   /** Releases what belongs to this process; containers keep their links. */
   close(): void {
     clearTimeout(this.#sweep);

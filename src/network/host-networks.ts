@@ -1,5 +1,6 @@
 /** The networks of this host: the default bridge, `host`, `none`, and the networks of users. */
 import { createHash } from 'node:crypto';
+import { setTimeout } from 'node:timers/promises';
 import { forbidden, internal } from '../errors/engine-error.js';
 import type {
   AttachRequest,
@@ -158,6 +159,13 @@ export class HostNetworks implements NetworkDriver {
     this.#hostAddresses = hostAddresses(bridge.plan).map((address) => address.ip);
     this.#directory.add(summary);
     this.#attachable.set(summary.id, await this.#maker.admit(summary, bridge, false));
+  }
+
+  async rest(limitMs: number): Promise<void> {
+    const over = new AbortController();
+    const timeUp = setTimeout(limitMs, undefined, { signal: over.signal }).catch(() => undefined);
+    await Promise.race([this.#endpoints.rest(), timeUp]);
+    over.abort();
   }
 
   async stop(): Promise<void> {

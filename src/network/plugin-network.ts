@@ -134,6 +134,11 @@ class PluginPorts implements Ports {
     await (await this.plugins.network(this.summary.driver)).revoke(this.summary.id, this.endpointId);
   }
 
+  /** The driver serves them, whether the daemon is there or not. */
+  rest(): Promise<void> {
+    return Promise.resolve();
+  }
+
   release(): void {
     this.#isOpen = false;
     this.list = [];

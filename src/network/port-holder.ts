@@ -4,10 +4,11 @@
  */
 import { isIPv4 } from 'node:net';
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
+import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { PortRequest, PublishedPort } from '../ports/network.js';
 import { closeFd } from '../sys/files/fd.js';
 import { bindPort, dropAllPackets, type PortSocket } from '../sys/net/port-socket.js';
-import { proxyTcp, proxyUdp } from './userland-proxy.js';
+import { proxyTcp, proxyUdp, type Proxy } from './userland-proxy.js';
 
 export interface HeldPort {
   readonly port: PublishedPort;
@@ -16,7 +17,18 @@ export interface HeldPort {
    * serve.
    */
   readonly containerIp: string;
+  /** Closes the socket of this process. The next one may go on with it. */
   release(): void;
+  /** Takes no further connections; resolves when those under way are over. The next process goes on with the port. */
+  rest(): Promise<void>;
+  /** Gives the port back: after `release` nobody holds it. */
+  drop(): void;
+}
+
+/** How ports are held. */
+export interface HoldOptions {
+  readonly userlandProxy: boolean;
+  readonly keptSockets: KeptSockets;
 }
 
 /** Addresses of the container; '' if it has none. */
@@ -24,6 +36,9 @@ export interface PortTarget {
   readonly ipv4: string;
   readonly ipv6: string;
 }
+
+/** The rules alone lead to the container, or its own address does. */
+export const NO_PROXY: Proxy = { close: () => undefined, rest: () => Promise.resolve() };
 
 /** Both families must get one number. The kernel may choose so often one that is taken in the other family. */
 const PAIR_ATTEMPTS = 16;
@@ -33,8 +48,8 @@ const PAIR_ATTEMPTS = 16;
  * families. Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`, or `failed to
  * bind host port for …` if the port is not simply taken; nothing is held then.
  */
-export function holdPort(wanted: PortRequest, target: PortTarget, userlandProxy: boolean): HeldPort[] {
-  const addresses = wanted.hostIp === '' ? anyAddress(target, userlandProxy) : [wanted.hostIp];
+export function holdPort(wanted: PortRequest, target: PortTarget, options: HoldOptions): HeldPort[] {
+  const addresses = wanted.hostIp === '' ? anyAddress(target, options.userlandProxy) : [wanted.hostIp];
   const last = wanted.hostPortEnd ?? wanted.hostPort;
   const choices =
     wanted.hostPort === 0
@@ -43,7 +58,7 @@ export function holdPort(wanted: PortRequest, target: PortTarget, userlandProxy:
   let failure: unknown;
   for (const hostPort of choices) {
     try {
-      return holdOnAll(wanted, addresses, hostPort, target, userlandProxy);
+      return holdOnAll(wanted, addresses, hostPort, target, options);
     } catch (error) {
       failure = error;
       if (!isEngineError(error) || error.code !== 'PORT_IN_USE') break;
@@ -58,15 +73,18 @@ function holdOnAll(
   addresses: readonly string[],
   hostPort: number,
   target: PortTarget,
-  userlandProxy: boolean,
+  options: HoldOptions,
 ): HeldPort[] {
   const held: HeldPort[] = [];
   try {
     for (const hostIp of addresses)
-      held.push(holdOne(wanted, hostIp, held[0]?.port.hostPort ?? hostPort, target, userlandProxy));
+      held.push(holdOne(wanted, hostIp, held[0]?.port.hostPort ?? hostPort, target, options));
     return held;
   } catch (error) {
-    for (const port of held) port.release();
+    for (const port of held) {
+      port.drop();
+      port.release();
+    }
     throw error;
   }
 }
@@ -86,22 +104,24 @@ function holdOne(
   hostIp: string,
   hostPort: number,
   target: PortTarget,
-  userlandProxy: boolean,
+  { userlandProxy, keptSockets }: HoldOptions,
 ): HeldPort {
   const containerIp = (isIPv4(hostIp) ? target.ipv4 : target.ipv6) || target.ipv4 || target.ipv6;
-  const held = (port: number, release: () => void): HeldPort => ({
+  const held = (port: number, { close, rest }: Proxy): HeldPort => ({
     port: { protocol, containerPort, hostIp, hostPort: port },
     containerIp,
-    release,
+    release: close,
+    rest,
+    drop: () => keptSockets.drop(keptName(protocol, hostIp, port)),
   });
   let socket: PortSocket;
   try {
-    socket = bindPort(protocol, hostIp, hostPort);
+    socket = openSocket(protocol, hostIp, hostPort, keptSockets);
   } catch (error) {
     const code = isEngineError(error) ? error.code : undefined;
     // A kernel without SCTP sockets still translates SCTP, so the rules alone publish the port.
     if (protocol === 'sctp' && (code === 'EPROTONOSUPPORT' || code === 'ESOCKTNOSUPPORT'))
-      return held(hostPort || containerPort, () => undefined);
+      return held(hostPort || containerPort, NO_PROXY);
     const place = `${bracketed(hostIp)}:${hostPort}`;
     if (code === 'EADDRINUSE')
       throw internal(`Bind for ${place} failed: port is already allocated`, { code: 'PORT_IN_USE', cause: error });
@@ -117,7 +137,24 @@ function holdOne(
     return held(socket.port, proxy(socket.fd, hostIp, { host: containerIp, port: containerPort }));
   }
   dropAllPackets(socket.fd);
-  return held(socket.port, () => closeFd(socket.fd));
+  return held(socket.port, { ...NO_PROXY, close: () => closeFd(socket.fd) });
+}
+
+function keptName(protocol: string, hostIp: string, port: number): string {
+  return `port ${protocol} ${bracketed(hostIp)}:${port}`;
+}
+
+/** Goes on with the socket of an earlier process, or binds one. */
+function openSocket(
+  protocol: PortRequest['protocol'],
+  hostIp: string,
+  hostPort: number,
+  keptSockets: KeptSockets,
+): PortSocket {
+  const earlier = keptSockets.take(keptName(protocol, hostIp, hostPort));
+  const socket = earlier === undefined ? bindPort(protocol, hostIp, hostPort) : { fd: earlier, port: hostPort };
+  keptSockets.keep(keptName(protocol, hostIp, socket.port), socket.fd);
+  return socket;
 }
 
 /**

@@ -12,8 +12,15 @@ const UDP_SESSION_MS = 90_000;
 /** Datagrams of further peers are dropped. */
 const MAX_UDP_SESSIONS = 1024;
 
-/** Serves a listening socket, which it owns. Returns a function that stops it; connections under way go on. */
-export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): () => void {
+export interface Proxy {
+  /** Closes the socket; connections under way go on. */
+  readonly close: () => void;
+  /** Does the same as `close`; resolves when the connections under way are over. */
+  readonly rest: () => Promise<void>;
+}
+
+/** Serves a listening socket, which it owns. */
+export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): Proxy {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
     const upstream = connect({ ...target, allowHalfOpen: true });
     client.on('error', () => upstream.destroy());
@@ -28,11 +35,14 @@ export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): () =
   // A failure, such as too many open descriptors, loses this client only.
   server.on('error', () => undefined);
   server.listen({ fd });
-  return () => void server.close();
+  return {
+    close: () => void server.close(),
+    rest: () => new Promise((resolve) => server.close(() => resolve())),
+  };
 }
 
 /** Serves a datagram socket, which it owns; each peer has its own socket to the container. */
-export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): () => void {
+export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): Proxy {
   const server = createSocket(isIPv4(hostIp) ? 'udp4' : 'udp6');
   const sessions = new Map<string, { readonly socket: UdpSocket; readonly timer: NodeJS.Timeout }>();
   server.on('message', (message, peer) => {
@@ -59,7 +69,10 @@ export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): () =>
   });
   server.on('error', () => undefined);
   server.bind({ fd });
-  return () => {
+  let isClosed = false;
+  const close = (): void => {
+    if (isClosed) return;
+    isClosed = true;
     for (const { socket, timer } of sessions.values()) {
       clearTimeout(timer);
       socket.close();
@@ -67,4 +80,6 @@ export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): () =>
     sessions.clear();
     server.close();
   };
+  // Nobody knows which datagrams are awaited.
+  return { close, rest: async () => close() };
 }

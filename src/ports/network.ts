@@ -130,6 +130,11 @@ export type WantedNetwork = Omit<NetworkRequest, 'enableIpv4' | 'enableIpv6'> & 
 export interface NetworkDriver {
   /** Makes the default bridge, forwarding and firewall rules as configured; takes over what exists. */
   start(): Promise<void>;
+  /**
+   * Lets published ports take no further connections, which wait for the next daemon; waits for those under way, up to
+   * a limit.
+   */
+  rest(limitMs: number): Promise<void>;
   /** Removes what this daemon made and no container uses any more. */
   stop(): Promise<void>;
   list(): readonly NetworkSummary[];

@@ -33,6 +33,8 @@ export interface EngineKind {
   /** Command line for a daemon with its files under `dir` that listens on `socketPath`. */
   command(dir: string, socketPath: string): readonly string[];
   readonly env?: NodeJS.ProcessEnv;
+  /** Descriptors that the process has from 3 on, asked for at each start. */
+  readonly passed?: () => readonly number[];
 }
 
 export class Engine {
@@ -93,7 +95,7 @@ export class Engine {
     const log = openSync(this.#logPath, 'a');
     // The daemon must not outlive a test process that was killed.
     const child = spawn('setpriv', ['--pdeathsig', 'TERM', program, ...args], {
-      stdio: ['ignore', log, log],
+      stdio: ['ignore', log, log, ...(this.#kind.passed?.() ?? [])],
       env: { ...process.env, ...this.#kind.env },
     });
     closeSync(log);

@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { HostNetworks } from '../../src/network/host-networks.js';
 import { ProtocolNetworkPlugins } from '../../src/plugins/network-plugins.js';
+import { NO_KEPT_SOCKETS } from '../../src/ports/kept-sockets.js';
 import type { Logger } from '../../src/ports/logger.js';
 import type { AttachRequest, AttachResult, PublishedPort } from '../../src/ports/network.js';
 import { inNetns } from '../../src/sys/process/netns.js';
@@ -73,6 +74,7 @@ export function networksOf(
     defaultNetworkOptions: {},
     nameservers: () => [],
     publishIp: '0.0.0.0',
+    keptSockets: NO_KEPT_SOCKETS,
     netnsRoot: plan.netnsRoot,
     log,
     plugins: new ProtocolNetworkPlugins(),

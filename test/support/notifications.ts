@@ -1,6 +1,7 @@
 /** The receiving end of sd_notify(3). */
 import { endianness } from 'node:os';
 import { closeFd, watchReadable } from '../../src/sys/files/fd.js';
+import { receiveDescriptors } from '../../src/sys/net/descriptor-messages.js';
 import { libc } from '../../src/sys/ffi/libc.js';
 
 const AF_UNIX = 1;
@@ -14,13 +15,12 @@ const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>(
   'bind',
   'int bind(int fd, const void *address, uint32_t length)',
 );
-const recv = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>(
-  'int64_t recv(int fd, _Out_ void *bytes, size_t length, int flags)',
-);
 
 export interface Notifications {
   /** So far, in their order. */
   readonly all: readonly string[];
+  /** Descriptors that were given to be kept, by their names. */
+  readonly stored: ReadonlyMap<string, number>;
   close(): void;
 }
 
@@ -33,16 +33,31 @@ export function receiveNotifications(path: string): Notifications {
   const address = Buffer.concat([family, Buffer.from(path.replace(/^@/, '\0'))]);
   bind(fd, address, address.length);
   const all: string[] = [];
-  const bytes = Buffer.alloc(4096);
+  const stored = new Map<string, number>();
+  const remove = (name: string): void => {
+    const kept = stored.get(name);
+    if (kept !== undefined) closeFd(kept);
+    stored.delete(name);
+  };
   const watch = watchReadable(fd, () => {
-    for (let count = recv(fd, bytes, bytes.length, 0); count > 0; count = recv(fd, bytes, bytes.length, 0))
-      all.push(bytes.toString('utf8', 0, count));
+    for (let next = receiveDescriptors(fd, 4096); next !== undefined; next = receiveDescriptors(fd, 4096)) {
+      const text = next.bytes.toString();
+      all.push(text);
+      const name = /^FDNAME=(.*)$/m.exec(text)?.[1] ?? '';
+      if (/^FDSTOREREMOVE=1$/m.test(text)) remove(name);
+      for (const each of next.fds) {
+        if (/^FDSTORE=1$/m.test(text)) stored.set(name, each);
+        else closeFd(each);
+      }
+    }
   });
   return {
     all,
+    stored,
     close: () => {
       watch.close();
       closeFd(fd);
+      for (const name of stored.keys()) remove(name);
     },
   };
 }

@@ -20,6 +20,8 @@ const LINGER_MS = 30_000;
 export interface TlsTerminator {
   /** Takes over a connected socket; the descriptor is given away. */
   accept(fd: number): void;
+  /** Waits until no handshake is under way, up to a limit. */
+  idle(limitMs: number): Promise<void>;
   /**
    * Lets handshakes that are under way lead to nothing. Connections that have finished theirs are ended by their
    * server.
@@ -39,6 +41,11 @@ export function createTlsTerminator(
    * made of.
    */
   const shaking = new Map<string, Socket>();
+  let onIdle: (() => void) | undefined;
+  const isShaken = (address: string): void => {
+    shaking.delete(address);
+    if (shaking.size === 0) onIdle?.();
+  };
   const server = createServer({
     ...identity.context,
     requestCert: identity.verifies,
@@ -50,7 +57,6 @@ export function createTlsTerminator(
   const stopFollowing = identity.follow((context) => server.setSecureContext(context));
   server.on('secureConnection', (outer) => {
     outer.on('error', () => undefined);
-    shaking.delete(addressOf(outer));
     try {
       if (isClosed) throw new Error('the listener is closed');
       const peer = tlsPeer(outer, identity.verifies);
@@ -61,6 +67,7 @@ export function createTlsTerminator(
       logger.warn({ err }, 'a connection could not be served');
       outer.destroy();
     }
+    isShaken(addressOf(outer));
   });
   server.on('tlsClientError', (error, outer) => {
     // Anybody who reaches the port can cause this, so it is worth no more than a line at the debug level.
@@ -77,11 +84,18 @@ export function createTlsTerminator(
       const address = addressOf(socket);
       shaking.set(address, socket);
       socket.once('close', () => {
-        if (shaking.get(address) === socket) shaking.delete(address);
+        if (shaking.get(address) === socket) isShaken(address);
       });
       server.emit('connection', socket);
       const [oldest] = shaking.size > MAX_HANDSHAKES ? shaking.values() : [];
       oldest?.destroy();
+    },
+    idle: async (limitMs) => {
+      if (shaking.size === 0) return;
+      await new Promise<void>((resolve) => {
+        onIdle = resolve;
+        setTimeout(resolve, limitMs).unref();
+      });
     },
     close: () => {
       stopFollowing();

@@ -16,6 +16,7 @@ import {
   SOL_SOCKET,
   unixAddress,
 } from './socket-calls.js';
+import { socketName } from './socket-name.js';
 
 // linux/socket.h, linux/tcp.h; the same on every architecture that we have binaries for.
 const SO_KEEPALIVE = 9;
@@ -73,6 +74,12 @@ export async function listenOnTcp(host: string, port: number): Promise<{ readonl
   server.close();
   prepareConnections(fd);
   return { fd, port: bound };
+}
+
+/** Describes a tcp socket that an earlier process has bound. @throws EngineError code ENOTSOCK, EBADF. */
+export function listeningOnTcp(fd: number): { readonly fd: number; readonly port: number } {
+  prepareConnections(fd);
+  return { fd, port: Number(new URL(socketName(fd).address.replace(/^tcp:/, 'http:')).port || 80) };
 }
 
 /** Sets what the connections of a tcp listener inherit: dead peers are noticed, and small replies are not held back. */

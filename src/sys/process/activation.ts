@@ -1,4 +1,4 @@
-/** Listening sockets that a service manager opened and passed on: the protocol of sd_listen_fds(3). */
+/** Descriptors that a service manager passes on: the protocol of sd_listen_fds(3). */
 import { invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';
@@ -37,17 +37,39 @@ export interface ActivationSocket {
   readonly address: string;
 }
 
+/** Descriptors that a service manager passed on, by what they are for. */
+export interface PassedDescriptors {
+  /** Sockets that it opened for us. */
+  readonly sockets: readonly ActivationSocket[];
+  /** Descriptors that an earlier process of ours had it keep, by their names. */
+  readonly kept: ReadonlyMap<string, number>;
+}
+
 /**
- * Takes the sockets that were passed to this process, in their order, and the variables that tell of them out of the
- * environment, so that no child takes them for its own. Call it once, before anything is spawned.
- * @throws EngineError invalid for a descriptor that is no listening stream socket.
+ * Takes the descriptors that were passed to this process, in their order, and the variables that tell of them out of
+ * the environment, so that no child takes them for its own. Call it once, before anything is spawned.
+ * @param isKept tells by its name whether a descriptor was given to the service manager to be kept.
+ * @throws EngineError invalid for another descriptor that is no listening stream socket.
  */
-export function takeActivationSockets(environment: NodeJS.ProcessEnv): ActivationSocket[] {
+export function takePassedDescriptors(
+  environment: NodeJS.ProcessEnv,
+  isKept: (name: string) => boolean,
+): PassedDescriptors {
   const [pid, count = '', names = ''] = VARIABLES.map((name) => environment[name]);
   for (const name of VARIABLES) delete environment[name];
-  if (Number(pid) !== process.pid || !/^\d{1,5}$/.test(count)) return [];
+  if (Number(pid) !== process.pid || !/^\d{1,5}$/.test(count)) return { sockets: [], kept: new Map() };
   const named = names.split(':');
-  return Array.from({ length: Number(count) }, (_, i) => describe(FIRST_FD + i, named[i] ?? ''));
+  const all = Array.from({ length: Number(count) }, (_, i) => ({ fd: FIRST_FD + i, name: named[i] ?? '' }));
+  const kept = new Map<string, number>();
+  const sockets: ActivationSocket[] = [];
+  for (const { fd, name } of all) {
+    if (!isKept(name)) sockets.push(describe(fd, name));
+    else {
+      prepare(fd);
+      kept.set(name, fd);
+    }
+  }
+  return { sockets, kept };
 }
 
 /**
@@ -89,8 +111,7 @@ function offer(sockets: readonly ActivationSocket[]): string {
 function describe(fd: number, name: string): ActivationSocket {
   const what = `file descriptor ${fd}${name === '' ? '' : ` (${name})`} of the socket activation`;
   try {
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
+    prepare(fd);
     if (option(fd, SO_TYPE) !== SOCK_STREAM) throw invalid(`${what} is not a stream socket`);
     if (option(fd, SO_ACCEPTCONN) === 0) throw invalid(`${what} does not listen: its socket unit needs Accept=no`);
     return { fd, name, ...socketName(fd) };
@@ -99,6 +120,11 @@ function describe(fd: number, name: string): ActivationSocket {
       ? cause
       : invalid(`${what} cannot be used: ${messageOf(cause)}`, { code: 'NO_ACTIVATION', cause });
   }
+}
+
+function prepare(fd: number): void {
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
 }
 
 function option(fd: number, name: number): number {

@@ -1,0 +1,65 @@
+/** Clients that go on while a daemon is replaced, and count what they miss. */
+import { connect } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { call } from './http.js';
+
+export interface Misses {
+  /** How many were made. */
+  readonly made: number;
+  readonly failures: readonly string[];
+  /** The longest wait for an answer. */
+  readonly longestMs: number;
+}
+
+export interface SteadyLoad {
+  /** Ends the load; resolves when all answers are there. */
+  end(): Promise<Misses>;
+}
+
+/** Does something every so many milliseconds, whether or not earlier ones have an answer. */
+export function repeat(intervalMs: number, once: () => Promise<void>): SteadyLoad {
+  const failures: string[] = [];
+  const open = new Set<Promise<void>>();
+  let made = 0;
+  let longestMs = 0;
+  const begin = (): void => {
+    made++;
+    const start = performance.now();
+    const one = once()
+      .catch(
+        (error: unknown) => void failures.push(`after ${Math.round(performance.now() - start)} ms: ${String(error)}`),
+      )
+      .then(() => {
+        longestMs = Math.max(longestMs, performance.now() - start);
+        open.delete(one);
+      });
+    open.add(one);
+  };
+  const timer = setInterval(begin, intervalMs);
+  return {
+    end: async () => {
+      clearInterval(timer);
+      while (open.size > 0) await Promise.race([Promise.all(open), delay(50)]);
+      return { made, failures, longestMs };
+    },
+  };
+}
+
+/** Requests over a socket file, each on a connection of its own. */
+export function requests(socketPath: string, path: string, perSecond: number): SteadyLoad {
+  return repeat(1000 / perSecond, async () => {
+    const { status } = await call(socketPath, 'GET', path);
+    if (status !== 200) throw new Error(`status ${status}`);
+  });
+}
+
+/** Connects to a port and waits for what the server there says. */
+export function probe(host: string, port: number, expected: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    const socket = connect({ host, port }, () => void socket.write('GET / HTTP/1.0\r\n\r\n'));
+    socket.on('data', (data) => (text += data.toString()));
+    socket.on('error', reject);
+    socket.on('close', () => (text.includes(expected) ? resolve() : reject(new Error(`said ${JSON.stringify(text)}`))));
+  });
+}
