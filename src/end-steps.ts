@@ -80,8 +80,8 @@ function leavesTasks(life: EngineLife): boolean {
   return leavesContainers(life) && (lives.containers.list().some(isRunning) || plugins.plugins.isAnyRunning);
 }
 
-async function closeWorkers({ parts: { drivers, transfers, builder, bodyPool } }: EngineLife): Promise<void> {
-  const { pool, archives, volumes } = drivers;
+async function closeWorkers({ parts: { drivers, transfers, builder } }: EngineLife): Promise<void> {
+  const { pool, promptPool, archives, volumes } = drivers;
   const { transferPool, pushPool, archivePool, exportPool } = transfers;
   const { contexts, sources } = builder;
   const all = [
@@ -90,7 +90,7 @@ async function closeWorkers({ parts: { drivers, transfers, builder, bodyPool } }
     pushPool,
     archivePool,
     exportPool,
-    bodyPool,
+    promptPool,
     archives,
     volumes,
     contexts,

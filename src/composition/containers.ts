@@ -27,7 +27,7 @@ import { buildResources } from '../runtime/resources.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
 import { applyHostLimits } from '../runtime/validate-resources.js';
 import { checkRestartPolicy, validateContainer } from '../runtime/validate.js';
-import { createStatsReader } from '../stats/reader.js';
+import { batchedStats } from '../stats/batches.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import type { Base } from './base.js';
 import { containerDeps } from './container-deps.js';
@@ -76,7 +76,7 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
   const services = composeServices(base, drivers, { deps, hooks, containers });
   const healthChecks = composeHealthChecks(base, drivers, { views, containers, execs });
   const mounts = parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'));
-  const reader = await createStatsReader(mounts);
+  const reader = batchedStats((targets) => drivers.promptPool.run('read-stats', { mounts, targets }));
   const statsFeeds = new StatsFeeds({ log, reader, container: (id) => views.get(id) });
   const lives: Containers = { views, deps, ios, hooks, containers, services, execs, healthChecks, statsFeeds };
   followViews(base, drivers, lives);

@@ -45,6 +45,10 @@ import { createEngineMetrics, type EngineMetricsDeps } from './metrics.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
 const MAX_WORKERS = 3;
+const STDIO: StdioFactory = {
+  create: async (request) => createStdio(request),
+  reopen: async (paths) => reopenStdio(paths),
+};
 
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
@@ -55,6 +59,8 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const owner = rootOwner(idMaps);
   const seccomp = await seccompProfile(config.seccompProfile);
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
+  // Short tasks that a client waits for have a thread of their own, as the other threads may be busy with a layer.
+  const promptPool = createWorkerPool({ maxThreads: 1 });
   const events = await openEventLog({
     dir: join(dataRoot, 'events'),
     onFailure: (error) => log.error({ err: error }, 'events are not recorded'),
@@ -88,14 +94,11 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const inherited = inheritedLimits();
   const cdiSpecDirs = (): readonly string[] => cdiDirs(config.cdiSpecDirs, live.current.features);
   const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, appArmor, cdiSpecDirs: cdiSpecDirs() }));
-  const stdio: StdioFactory = {
-    create: async (request) => createStdio(request),
-    reopen: async (paths) => reopenStdio(paths),
-  };
   const usage = new DiskUsages({ dataRoot, layers, pool });
   return {
     usage,
     pool,
+    promptPool,
     events,
     keptReplies,
     metrics,
@@ -116,7 +119,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     pluginPlaces,
     archives: new ArchiveWorkers(idMaps),
     specs: inSteps('specs', specs),
-    stdio: inSteps('stdio', stdio),
+    stdio: inSteps('stdio', STDIO),
   };
 }
 

@@ -11,7 +11,6 @@ import { AuthorizationPlugins } from '../plugins/authorization-plugins.js';
 import type { Logger } from '../ports/logger.js';
 import type { ServiceManager } from '../service-manager.js';
 import { PRODUCT_VERSION } from '../version.js';
-import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { type Base, makeBase } from './base.js';
 import { composeContainers, type Containers } from './containers.js';
 import { openDrivers, type Drivers } from './drivers.js';
@@ -31,8 +30,6 @@ export interface EngineParts {
   readonly plugins: PluginParts;
   readonly garbage: ImageGarbage;
   readonly authorization: AuthorizationPlugins;
-  /** Parses large bodies of requests. */
-  readonly bodyPool: WorkerPool;
   readonly front: Front;
   readonly listeners: ApiListeners;
 }
@@ -60,21 +57,15 @@ export async function composeParts(
     () => listeners.warnings,
   );
   const authorization = new AuthorizationPlugins({ places: drivers.pluginPlaces });
-  // Parsing has a thread of its own, because a client waits for it, and the other threads may be busy with a layer.
-  const bodyPool = createWorkerPool({ maxThreads: 1 });
-  const front = composeFront(base, drivers, { routes, authorization, bodyPool });
+  const front = composeFront(base, drivers, { routes, authorization });
   followReloads(base, drivers, authorization);
-  return { base, drivers, lives, transfers, builder, plugins, garbage, authorization, bodyPool, front, listeners };
+  return { base, drivers, lives, transfers, builder, plugins, garbage, authorization, front, listeners };
 }
 
 function composeFront(
   { live, log, keptSockets }: Base,
-  { metrics, keptReplies }: Drivers,
-  {
-    routes,
-    authorization,
-    bodyPool,
-  }: Pick<EngineParts, 'authorization' | 'bodyPool'> & { readonly routes: readonly Route[] },
+  { metrics, keptReplies, promptPool }: Drivers,
+  { routes, authorization }: Pick<EngineParts, 'authorization'> & { readonly routes: readonly Route[] },
 ): Front {
   const observer = requestsInSteps(metrics.requests);
   return createFront({
@@ -85,7 +76,7 @@ function composeFront(
     keptReplies,
     keptSockets,
     ...(observer === undefined ? {} : { observer }),
-    jsonParser: (text) => bodyPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
+    jsonParser: (text) => promptPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
     routes,
   });
 }

@@ -10,5 +10,5 @@ export interface CgroupReader {
    * Reads the counters. `group` returns the path of the group in the hierarchy of a controller ('' is the unified one).
    * Undefined: the group is gone.
    */
-  read(group: (controller: string) => string | undefined): Promise<CgroupUsage | undefined>;
+  read(group: (controller: string) => string | undefined): CgroupUsage | undefined;
 }

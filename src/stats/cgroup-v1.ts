@@ -1,8 +1,9 @@
 /** Reads counters of a container from the controllers of cgroup v1. */
-import { readdir, readFile } from 'node:fs/promises';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
 import type { CgroupReader, CgroupUsage } from './cgroup-reader.js';
+import { readKernelFile } from './kernel-file.js';
 import { namedNumbers, oneNumber, pick, ticksToNs } from './counters.js';
 
 const MEMORY_STATS = [
@@ -46,14 +47,14 @@ const THROTTLE = 'blkio.throttle.';
 
 type BlockIoFile = readonly [counter: (typeof BLOCK_IO_COUNTERS)[number], name: string];
 /** Reads a file of one group by the name of its controller; undefined when it is not there. */
-type GroupFile = (controller: string, name: string) => Promise<string | undefined>;
+type GroupFile = (controller: string, name: string) => string | undefined;
 
 /**
  * Makes the reader. `controllers` are the mount points. The kernel is asked for the group's path in each controller.
  */
-export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Promise<CgroupReader> {
+export function openCgroupV1(controllers: ReadonlyMap<string, string>): CgroupReader {
   const blkio = controllers.get('blkio');
-  const names = new Set(blkio === undefined ? [] : await readdir(blkio));
+  const names = new Set(blkio === undefined ? [] : readdirSync(blkio));
   const blockIoFiles = (prefixes: readonly string[]): BlockIoFile[] =>
     BLOCK_IO_COUNTERS.flatMap((counter) =>
       prefixes.map((prefix): BlockIoFile => [counter, `${prefix}${BLOCK_IO_FILES[counter]}_recursive`]),
@@ -61,27 +62,22 @@ export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Pr
   const ofSchedulers = blockIoFiles(SCHEDULERS);
   const ofThrottle = blockIoFiles([THROTTLE]);
   return {
-    async read(group) {
+    read(group) {
       const file: GroupFile = (controller, name) => {
         const [mount, path] = [controllers.get(controller), group(controller)];
         // A missing controller counts nothing; a missing group is noticed below.
-        return mount === undefined || path === undefined
-          ? Promise.resolve(undefined)
-          : readFile(join(mount, path, name), 'utf8').catch(() => undefined);
+        return mount === undefined || path === undefined ? undefined : readKernelFile(join(mount, path, name));
       };
-      const [cpu, memory, pids, scheduled, throttled] = await Promise.all([
-        readCpu(file),
-        readMemory(file),
-        readPids(file),
-        readBlockIo(file, ofSchedulers),
-        readBlockIo(file, ofThrottle),
-      ]);
+      const [cpu, memory] = [readCpu(file), readMemory(file)];
       if (!cpu.isThere && !memory.isThere) return undefined;
+      const scheduled = readBlockIo(file, ofSchedulers);
       return {
         cpu: cpu.usage,
         memory: memory.usage,
-        blockIo: Object.values(scheduled).some((entries) => entries?.length) ? scheduled : throttled,
-        pids,
+        blockIo: Object.values(scheduled).some((entries) => entries?.length)
+          ? scheduled
+          : readBlockIo(file, ofThrottle),
+        pids: readPids(file),
       };
     },
   };
@@ -93,15 +89,11 @@ interface Counted<Usage> {
   readonly usage: Usage;
 }
 
-async function readCpu(file: GroupFile): Promise<Counted<CgroupUsage['cpu']>> {
-  const [total, perCpu, cpuacct, throttling] = await Promise.all([
-    file('cpuacct', 'cpuacct.usage'),
-    file('cpuacct', 'cpuacct.usage_percpu'),
-    file('cpuacct', 'cpuacct.stat'),
-    file('cpu', 'cpu.stat'),
-  ]);
-  const ticks = namedNumbers(cpuacct);
-  const quota = namedNumbers(throttling);
+function readCpu(file: GroupFile): Counted<CgroupUsage['cpu']> {
+  const total = file('cpuacct', 'cpuacct.usage');
+  const perCpu = file('cpuacct', 'cpuacct.usage_percpu');
+  const ticks = namedNumbers(file('cpuacct', 'cpuacct.stat'));
+  const quota = namedNumbers(file('cpu', 'cpu.stat'));
   return {
     isThere: total !== undefined,
     usage: {
@@ -118,36 +110,27 @@ async function readCpu(file: GroupFile): Promise<Counted<CgroupUsage['cpu']>> {
   };
 }
 
-async function readMemory(file: GroupFile): Promise<Counted<CgroupUsage['memory']>> {
-  const [stats, usage, maxUsage, failcnt, limit] = await Promise.all([
-    file('memory', 'memory.stat'),
-    file('memory', 'memory.usage_in_bytes'),
-    file('memory', 'memory.max_usage_in_bytes'),
-    file('memory', 'memory.failcnt'),
-    file('memory', 'memory.limit_in_bytes'),
-  ]);
+function readMemory(file: GroupFile): Counted<CgroupUsage['memory']> {
+  const usage = file('memory', 'memory.usage_in_bytes');
   return {
     isThere: usage !== undefined,
     usage: {
       usage: oneNumber(usage, 0n),
-      maxUsage: oneNumber(maxUsage, 0n),
-      limit: oneNumber(limit, 0n),
-      failcnt: oneNumber(failcnt, 0n),
-      stats: pick(namedNumbers(stats), MEMORY_LINES),
+      maxUsage: oneNumber(file('memory', 'memory.max_usage_in_bytes'), 0n),
+      limit: oneNumber(file('memory', 'memory.limit_in_bytes'), 0n),
+      failcnt: oneNumber(file('memory', 'memory.failcnt'), 0n),
+      stats: pick(namedNumbers(file('memory', 'memory.stat')), MEMORY_LINES),
     },
   };
 }
 
-async function readPids(file: GroupFile): Promise<CgroupUsage['pids']> {
-  const [current, limit] = await Promise.all([file('pids', 'pids.current'), file('pids', 'pids.max')]);
-  return { current: oneNumber(current, 0n), limit: oneNumber(limit, 0n) };
+function readPids(file: GroupFile): CgroupUsage['pids'] {
+  return { current: oneNumber(file('pids', 'pids.current'), 0n), limit: oneNumber(file('pids', 'pids.max'), 0n) };
 }
 
-async function readBlockIo(file: GroupFile, files: readonly BlockIoFile[]): Promise<BlockIoUsage> {
+function readBlockIo(file: GroupFile, files: readonly BlockIoFile[]): BlockIoUsage {
   const usage: Record<string, BlockIoEntry[]> = Object.fromEntries(BLOCK_IO_COUNTERS.map((counter) => [counter, []]));
-  await Promise.all(
-    files.map(async ([counter, name]) => usage[counter]?.push(...parseBlockIo(await file('blkio', name)))),
-  );
+  for (const [counter, name] of files) usage[counter]?.push(...parseBlockIo(file('blkio', name)));
   return usage as unknown as BlockIoUsage;
 }
 

@@ -1,8 +1,8 @@
 /** Reads counters of a container from the unified hierarchy of cgroup v2. */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
 import type { CgroupReader } from './cgroup-reader.js';
+import { readKernelFile } from './kernel-file.js';
 import { namedNumbers, oneNumber, pick } from './counters.js';
 
 const NS_PER_US = 1000n;
@@ -43,24 +43,12 @@ const MEMORY_LINES = [
 
 export function openCgroupV2(mountPoint: string): CgroupReader {
   return {
-    async read(group) {
+    read(group) {
       const path = group('');
       if (path === undefined) return undefined;
       // A controller that is not switched on has no files.
-      const file = (name: string): Promise<string | undefined> =>
-        readFile(join(mountPoint, path, name), 'utf8').catch(() => undefined);
-      const [cpuText, memory, usage, limit, events, io, pids, pidsLimit] = await Promise.all(
-        [
-          'cpu.stat',
-          'memory.stat',
-          'memory.current',
-          'memory.max',
-          'memory.events',
-          'io.stat',
-          'pids.current',
-          'pids.max',
-        ].map(file),
-      );
+      const file = (name: string): string | undefined => readKernelFile(join(mountPoint, path, name));
+      const cpuText = file('cpu.stat');
       if (cpuText === undefined) return undefined;
       const cpu = namedNumbers(cpuText);
       const ns = (name: string): bigint => (cpu.get(name) ?? 0n) * NS_PER_US;
@@ -76,13 +64,13 @@ export function openCgroupV2(mountPoint: string): CgroupReader {
           },
         },
         memory: {
-          usage: oneNumber(usage, 0n),
-          limit: oneNumber(limit, UNLIMITED),
-          failcnt: namedNumbers(events).get('oom') ?? 0n,
-          stats: pick(namedNumbers(memory), MEMORY_LINES),
+          usage: oneNumber(file('memory.current'), 0n),
+          limit: oneNumber(file('memory.max'), UNLIMITED),
+          failcnt: namedNumbers(file('memory.events')).get('oom') ?? 0n,
+          stats: pick(namedNumbers(file('memory.stat')), MEMORY_LINES),
         },
-        blockIo: parseIoStat(io),
-        pids: { current: oneNumber(pids, 0n), limit: oneNumber(pidsLimit, UNLIMITED) },
+        blockIo: parseIoStat(file('io.stat')),
+        pids: { current: oneNumber(file('pids.current'), 0n), limit: oneNumber(file('pids.max'), UNLIMITED) },
       };
     },
   };

@@ -3,9 +3,9 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { totalmem, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { isEngineError } from '../errors/engine-error.js';
+import type { ContainerUsage } from '../ports/stats.js';
 import { parseHostCpu, parseNetDev } from './counters.js';
-import { createStatsReader, groupsOf } from './reader.js';
+import { groupsOf, readStats } from './reader.js';
 
 const ID = 'ab'.repeat(32);
 let root: string;
@@ -42,8 +42,13 @@ test('cgroup v2: the files of the kernel become counters in the units of the API
     [`${path}/pids.current`]: '2\n',
     [`${path}/pids.max`]: 'max\n',
   });
-  const reader = await createStatsReader({ controllers: new Map(), unified: join(root, 'unified') });
-  const usage = await reader.read({ id: ID, pid: process.pid, usesHostNetwork: true });
+  const gone = 2 ** 22 + 1;
+  const [usage, none] = readStats({
+    mounts: { controllers: new Map(), unified: join(root, 'unified') },
+    targets: [process.pid, gone].map((pid) => ({ id: ID, pid, usesHostNetwork: true })),
+  });
+  assert.ok(usage);
+  assert.equal(none, undefined);
   assert.equal(usage.cpu.totalNs, 9007199254740993000n);
   assert.deepEqual([usage.cpu.userNs, usage.cpu.kernelNs, usage.cpu.perCpuNs], [5000n, 2000n, undefined]);
   assert.deepEqual(usage.cpu.throttling, { periods: 3n, throttledPeriods: 1n, throttledNs: 40_000n });
@@ -59,9 +64,6 @@ test('cgroup v2: the files of the kernel become counters in the units of the API
   assert.equal(usage.blockIo.io_serviced_recursive, null);
   assert.deepEqual(usage.pids, { current: 2n, limit: 2n ** 64n - 1n });
   assert.equal(usage.networks, undefined);
-  await assert.rejects(reader.read({ id: ID, pid: 2 ** 22 + 1, usesHostNetwork: true }), (error) =>
-    isEngineError(error, 'not-found'),
-  );
 });
 
 test('cgroup v1: block I/O comes from the scheduler, or from the throttling layer when that counts alone', async () => {
@@ -81,8 +83,13 @@ test('cgroup v1: block I/O comes from the scheduler, or from the throttling laye
   const controllers = new Map(
     ['cpuacct', 'cpu', 'memory', 'blkio', 'pids'].map((name) => [name, join(root, 'v1', name)]),
   );
-  const reader = await createStatsReader({ controllers, unified: undefined });
-  const throttled = await reader.read({ id: ID, pid: process.pid, usesHostNetwork: false });
+  const read = (usesHostNetwork: boolean): ContainerUsage => {
+    const targets = [{ id: ID, pid: process.pid, usesHostNetwork }];
+    const [usage] = readStats({ mounts: { controllers, unified: undefined }, targets });
+    assert.ok(usage);
+    return usage;
+  };
+  const throttled = read(false);
   assert.deepEqual(throttled.cpu.perCpuNs, [10n, 20n]);
   assert.deepEqual([throttled.cpu.userNs, throttled.cpu.kernelNs], [30_000_000n, 10_000_000n]);
   assert.deepEqual([throttled.memory.limit, throttled.pids.limit], [4096n, 0n]);
@@ -92,7 +99,7 @@ test('cgroup v1: block I/O comes from the scheduler, or from the throttling laye
   );
   assert.deepEqual(throttled.blockIo.sectors_recursive, []);
   await write({ [`${at('blkio')}/blkio.bfq.io_service_bytes_recursive`]: '8:16 Read 9\nTotal 9\n' });
-  const scheduled = await reader.read({ id: ID, pid: process.pid, usesHostNetwork: true });
+  const scheduled = read(true);
   assert.deepEqual(scheduled.blockIo.io_service_bytes_recursive, [{ major: 8, minor: 16, op: 'Read', value: 9n }]);
 });
 

@@ -1,44 +1,52 @@
 /** Reads statistics of containers from the kernel's files: cgroup, network namespace and processors. */
-import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
-import { notFound } from '../errors/engine-error.js';
-import type { StatsReader } from '../ports/stats.js';
+import type { ContainerUsage, StatsTarget } from '../ports/stats.js';
+import type { CgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { wallClockNs } from '../sys/process/wall-clock.js';
+import type { CgroupReader } from './cgroup-reader.js';
 import { openCgroupV1 } from './cgroup-v1.js';
 import { openCgroupV2 } from './cgroup-v2.js';
 import { parseHostCpu, parseNetDev } from './counters.js';
+import { readKernelFile } from './kernel-file.js';
 
-export interface CgroupHierarchies {
-  /** Mount point of each version 1 controller; none on a host with version 2 only. */
-  readonly controllers: ReadonlyMap<string, string>;
-  readonly unified: string | undefined;
+/** Readings of several containers. */
+export interface StatsBatch {
+  readonly mounts: CgroupMounts;
+  readonly targets: readonly StatsTarget[];
 }
 
-export async function createStatsReader({ controllers, unified }: CgroupHierarchies): Promise<StatsReader> {
-  const cgroups = controllers.size > 0 ? await openCgroupV1(controllers) : openCgroupV2(unified ?? '/sys/fs/cgroup');
+type HostCpu = ReturnType<typeof parseHostCpu>;
+
+/**
+ * Reads the counters of each container; undefined for one that has ended. It reads without a pause, 0.2 ms for each, so
+ * it belongs in a worker thread.
+ */
+export function readStats({ mounts, targets }: StatsBatch): (ContainerUsage | undefined)[] {
+  const { controllers, unified } = mounts;
+  const cgroups = controllers.size > 0 ? openCgroupV1(controllers) : openCgroupV2(unified ?? '/sys/fs/cgroup');
+  const hostCpu = parseHostCpu(readKernelFile('/proc/stat') ?? '');
+  return targets.map((target) => readOne(cgroups, hostCpu, target));
+}
+
+function readOne(
+  cgroups: CgroupReader,
+  hostCpu: HostCpu,
+  { id, pid, usesHostNetwork }: StatsTarget,
+): ContainerUsage | undefined {
+  const membership = readKernelFile(`/proc/${pid}/cgroup`);
+  const netDev = usesHostNetwork ? undefined : readKernelFile(`/proc/${pid}/net/dev`);
+  if (membership === undefined || (netDev === undefined && !usesHostNetwork)) return undefined;
+  const usage = cgroups.read(groupsOf(membership, id));
+  if (usage === undefined) return undefined;
+  const { memory } = usage;
   const hostMemory = BigInt(totalmem());
   return {
-    async read({ id, pid, usesHostNetwork }) {
-      const gone = (): never => {
-        throw notFound(`no statistics for container ${id}: it has ended`);
-      };
-      const ownFile = (name: string): Promise<string> => readFile(`/proc/${pid}/${name}`, 'utf8').catch(gone);
-      const [membership, netDev, hostCpu] = await Promise.all([
-        ownFile('cgroup'),
-        usesHostNetwork ? undefined : ownFile('net/dev'),
-        readFile('/proc/stat', 'utf8'),
-      ]);
-      const usage = (await cgroups.read(groupsOf(membership, id))) ?? gone();
-      const { memory } = usage;
-      return {
-        ...usage,
-        readAt: rfc3339(wallClockNs()),
-        cpu: { ...usage.cpu, ...parseHostCpu(hostCpu) },
-        // The kernel writes a very large number when there is no limit.
-        memory: { ...memory, limit: memory.limit > hostMemory ? hostMemory : memory.limit },
-        networks: netDev === undefined ? undefined : parseNetDev(netDev),
-      };
-    },
+    ...usage,
+    readAt: rfc3339(wallClockNs()),
+    cpu: { ...usage.cpu, ...hostCpu },
+    // The kernel writes a very large number when there is no limit.
+    memory: { ...memory, limit: memory.limit > hostMemory ? hostMemory : memory.limit },
+    networks: netDev === undefined ? undefined : parseNetDev(netDev),
   };
 }
 

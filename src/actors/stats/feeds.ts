@@ -8,6 +8,7 @@ import type { ContainerUsage, StatsReader } from '../../ports/stats.js';
 import { ownsSandbox } from '../../runtime/namespaces.js';
 import type { ContainerRecord } from '../container/container.record.js';
 
+/** From one reading to the next. */
 const INTERVAL_MS = 1000;
 
 /** One reading; if `usage` is undefined, the container did not run. */
@@ -108,12 +109,12 @@ class Feed {
   }
 
   async #tick(): Promise<void> {
-    const begun = performance.now();
     const sample = await this.read();
     if (this.#followers.size === 0) return;
     this.#latest = sample;
     for (const follower of this.#followers) follower.push(sample);
-    this.#timer = setTimeout(() => void this.#tick(), Math.max(0, INTERVAL_MS - (performance.now() - begun))).unref();
+    // It counts from the end of this reading: the thread that reads may have had to start first.
+    this.#timer = setTimeout(() => void this.#tick(), INTERVAL_MS).unref();
   }
 }
 
