@@ -146,6 +146,7 @@ await build({
   entryPoints: { main: compiled('main.js') },
   outdir,
   format: 'esm',
+  external: ['koffi'],
   plugins: [mainParts(programPath)],
 });
 

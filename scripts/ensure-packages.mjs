@@ -39,6 +39,7 @@ const TEST = {
   socat: 'socat',
   git: 'git',
   'ssh-keygen': 'openssh-client',
+  sshd: 'openssh-server',
 };
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };

@@ -154,9 +154,9 @@ async function stageShare(share, facts, zshDirectory) {
   write(join(share, 'zsh', zshDirectory, `_${NAME}`), zshCompletion());
 }
 
-function unit(name, program) {
-  const text = readFileSync(join(ROOT, 'packaging', 'systemd', name), 'utf8');
-  return text.replace('/usr/bin/env engined', program);
+/** A file of packaging/ that starts the program, with the place where that is. */
+function naming(program, ...path) {
+  return readFileSync(join(ROOT, 'packaging', ...path), 'utf8').replace('/usr/bin/env engined', program);
 }
 
 function copyright() {
@@ -208,7 +208,9 @@ async function debianTree(tree, facts, { withNode }) {
   symlinkSync(`../lib/${NAME}/dist/bundle/main.js`, join(tree, 'usr', 'bin', NAME));
   await stageShare(join(tree, 'usr', 'share'), facts, 'vendor-completions');
   const units = join(tree, 'usr', 'lib', 'systemd', 'system');
-  for (const name of ['engined.socket', 'engined.service']) write(join(units, name), unit(name, '/usr/bin/engined'));
+  for (const name of ['engined.socket', 'engined.service'])
+    write(join(units, name), naming('/usr/bin/engined', 'systemd', name));
+  write(join(tree, 'usr', 'libexec', NAME, 'docker'), naming('/usr/bin/engined', 'docker'), 0o755);
   copy(join(ROOT, 'packaging', 'sysusers.conf'), join(tree, 'usr', 'lib', 'sysusers.d', 'engined.conf'));
   copy(join(ROOT, 'packaging', 'tmpfiles.conf'), join(tree, 'usr', 'lib', 'tmpfiles.d', 'engined.conf'));
   copy(join(ROOT, 'packaging', 'daemon.json'), join(tree, 'etc', 'engine', 'daemon.json'));
@@ -241,7 +243,8 @@ async function archiveTree(tree, facts, { withNode }) {
   stageProgram(join(tree, 'lib', NAME), { withNode, place: `/usr/local/lib/${NAME}` });
   await stageShare(join(tree, 'share'), facts, 'site-functions');
   for (const name of ['engined.socket', 'engined.service'])
-    write(join(tree, 'systemd', name), unit(name, '/usr/local/bin/engined'));
+    write(join(tree, 'systemd', name), naming('/usr/local/bin/engined', 'systemd', name));
+  write(join(tree, 'libexec', NAME, 'docker'), naming('/usr/local/bin/engined', 'docker'), 0o755);
   copy(join(ROOT, 'packaging', 'daemon.json'), join(tree, 'daemon.json'));
   copy(join(ROOT, 'packaging', 'archive', 'install.sh'), join(tree, 'install.sh'), 0o755);
   write(join(tree, 'third-party-licences'), licences());

@@ -8,5 +8,12 @@
 import { DebugSignal } from './sys/process/debug-signal.js';
 
 const debugSignal = DebugSignal.hold();
+const [command, ...words] = process.argv.slice(2);
+if (command === 'dial-stdio') {
+  // It is started for each connection of a client, so the program of the daemon is not even read.
+  const { runDialStdio } = await import('./dial-stdio.js');
+  const { stdin: input, stdout: output, stderr: complaints } = process;
+  process.exit(await runDialStdio(words, process.env, { input, output, outputFd: output.fd, complaints }));
+}
 const { runCommandLine } = await import('./command-line.js');
 process.exitCode = await runCommandLine(process.argv.slice(2), debugSignal);

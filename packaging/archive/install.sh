@@ -18,7 +18,7 @@ case "${1:-}" in
   '') ;;
   --uninstall)
     has_systemd && systemctl disable --now engined.socket engined.service || true
-    rm -rf "$prefix/lib/engined" "$units/engined.socket" "$units/engined.service" "$units/engined.service.d"
+    rm -rf "$prefix/lib/engined" "$prefix/libexec/engined" "$units/engined.socket" "$units/engined.service" "$units/engined.service.d"
     rm -f "$prefix/bin/engined" "$prefix/share/man/man8/engined.8.gz" "$prefix/share/man/man5/engined-daemon.json.5.gz"
     rm -f "$prefix/share/bash-completion/completions/engined" "$prefix/share/zsh/site-functions/_engined"
     has_systemd && systemctl daemon-reload || true
@@ -38,7 +38,7 @@ cp -R "$here/lib/engined" "$prefix/lib/engined.new"
 rm -rf "$prefix/lib/engined"
 mv "$prefix/lib/engined.new" "$prefix/lib/engined"
 ln -sf ../lib/engined/dist/bundle/main.js "$prefix/bin/engined"
-cp -R "$here/share" "$prefix/"
+cp -R "$here/share" "$here/libexec" "$prefix/"
 cp "$here"/systemd/engined.socket "$here"/systemd/engined.service "$units/"
 [ -e /etc/engine/daemon.json ] || cp "$here/daemon.json" /etc/engine/daemon.json
 getent group engine > /dev/null || groupadd --system engine

@@ -37,12 +37,14 @@ export function helpText(): string {
   const usage = [
     'Usage:  engined [OPTIONS]',
     '        engined check [--json] [OPTIONS]',
+    '        engined dial-stdio [--host unix://PATH]',
     '        engined fsck [--repair] [OPTIONS]',
     '        engined migrate --to DRIVER [OPTIONS]',
     '        engined migrate --remove DRIVER [OPTIONS]',
   ];
   const about =
     'A container engine daemon, the check of the machine that it is to run on, and that of its data root. ' +
+    'With dial-stdio a client of another host reaches the daemon through SSH. ' +
     'While it is stopped, migrate copies images and containers to another storage driver, or removes what one has.';
   return [...usage, '', about, '', 'Options:', ...rows, ''].join('\n');
 }

@@ -89,12 +89,17 @@ const DESCRIPTION = [
   'Whoever may send requests to it has the rights of root on its machine.',
   '"engined check" says what the machine lacks, "engined fsck" compares the data root with its records, and',
   '"engined migrate" copies images and stopped containers to another storage driver.',
+  '"engined dial-stdio" joins its input and output with the socket, for clients that come through SSH.',
 ];
 
 const FILES: readonly (readonly [string, string])[] = [
   ['/etc/engine/daemon.json', 'The configuration, unless --config-file names another file. It may be missing.'],
   ['/run/engine.sock', 'The socket. Root and the members of the group "engine" may use it.'],
   ['/var/lib/engine', 'Images, containers, volumes and logs, unless --data-root names another directory.'],
+  [
+    '/usr/libexec/engined/docker',
+    'What "docker -H ssh://" runs on a host without the docker CLI, when a directory on PATH has a link to it.',
+  ],
   ['/run/engine', 'The state that a restart of the machine may forget, unless --exec-root says otherwise.'],
 ];
 

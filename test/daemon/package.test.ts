@@ -126,6 +126,10 @@ test('it is installed, upgraded while a container runs, removed and purged', asy
   for (const unit of ['sockets.target.wants/engined.socket', 'multi-user.target.wants/engined.service'])
     assert.ok(additions().includes(`./etc/systemd/system/${unit}`), unit);
   assert.equal(inRoot('dpkg', '--verify', 'engined'), '');
+  // Nothing is at the address, so the program says where it has looked.
+  const dial = ['chroot', root, '/usr/libexec/engined/docker', '--host=unix:///none', 'system', 'dial-stdio'];
+  const { stderr } = spawnSync(dial[0] ?? '', dial.slice(1), { encoding: 'utf8' });
+  assert.match(stderr, /dial unix \/none: connect: no such file or directory/);
   await start();
   assert.match(await version(), /ApiVersion/);
 
