@@ -1,6 +1,7 @@
 /** Contract of the container supervisor (containerd): containers, tasks, processes and their events. */
 import type { Socket } from 'node:net';
 import type { Owner } from './id-maps.js';
+import type { Snapshots } from './snapshots.js';
 
 /** A JSON object of the OCI runtime specification. */
 export type OciSpec = Record<string, unknown>;
@@ -136,6 +137,8 @@ export interface SupervisorProcess {
   /** Stops the child (not an external one), unless it shall stay with its tasks; running shims stay in any case. */
   stop(options?: { readonly leavesTasks?: boolean }): Promise<void>;
   readonly tasks: TaskService;
+  /** Returns the snapshots of one of its snapshotters. */
+  snapshots(snapshotter: string): Snapshots;
   /** Process id of the child; undefined for an external one and while the child is down. */
   readonly pid: number | undefined;
   /**

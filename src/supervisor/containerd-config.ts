@@ -55,8 +55,8 @@ export function taskDir(dir: string, namespace: string): string {
   return join(dir, 'io.containerd.runtime.v2.task', namespace);
 }
 
-// Image storage is ours, so containerd's goes; one snapshotter stays, since its database insists on one. Statistics and
-// out-of-memory events come from the shims; the monitor would send the latter a second time.
+// Image storage is ours, so containerd's goes; the snapshotter native stays, since its database insists on one.
+// Statistics and out-of-memory events come from the shims; the monitor would send the latter a second time.
 const unusedByEngine = [
   'io.containerd.monitor.v1.cgroups',
   'io.containerd.snapshotter.v1.overlayfs',
@@ -95,8 +95,12 @@ const unused = [
  * Returns the text of config.toml, version 2: containerd reads it since 1.3, and 2.x translates it to its own version 3
  * and says so once (log-lines.ts keeps that to debug level). A version ignores names of plugins that it does not have.
  */
-export function containerdConfig(paths: ContainerdPaths, options: { criEnabled: boolean; debug: boolean }): string {
-  const disabled = options.criEnabled ? unused : [...unused, ...unusedByEngine];
+export function containerdConfig(
+  paths: ContainerdPaths,
+  options: { readonly criEnabled: boolean; readonly debug: boolean; readonly snapshotter?: string | undefined },
+): string {
+  const wanted = `io.containerd.snapshotter.v1.${options.snapshotter ?? ''}`;
+  const disabled = (options.criEnabled ? unused : [...unused, ...unusedByEngine]).filter((plugin) => plugin !== wanted);
   // JSON's strings are TOML's basic strings.
   return `version = 2
 root = ${JSON.stringify(paths.root)}

@@ -24,6 +24,8 @@ const PATIENCE_STEP_MS = 250;
 export interface CallOptions {
   /** Must not be set for changes of tasks: if they are cancelled, they leave the runtime half done. Default: none. */
   readonly timeoutMs?: number;
+  /** This lease holds what the call makes. */
+  readonly lease?: string;
 }
 
 type UnaryCall<Method extends DescMethod> = (
@@ -118,6 +120,12 @@ export class GrpcConnection {
     this.#client.close();
   }
 
+  #withLease(lease: string): Metadata {
+    const metadata = this.#metadata.clone();
+    metadata.set('containerd-lease', lease);
+    return metadata;
+  }
+
   #unaryCall<Input extends DescMessage, Output extends DescMessage>(
     method: DescMethodUnary<Input, Output>,
   ): UnaryCall<DescMethodUnary<Input, Output>> {
@@ -125,26 +133,19 @@ export class GrpcConnection {
     const label = `containerd.${method.parent.name.toLowerCase()}.${method.localName}`;
     const serialize = (message: MessageShape<Input>): Buffer => encode(method.input, message);
     const deserialize = (bytes: Buffer): MessageShape<Output> => decode(method.output, bytes);
-    return async (input, { timeoutMs } = {}) => {
+    return async (input, { timeoutMs, lease } = {}) => {
       if (this.#client.getChannel().getConnectivityState(true) !== connectivityState.READY) {
         await this.ready();
       }
       const options = timeoutMs === undefined ? {} : { deadline: Date.now() + timeoutMs };
       const message = create(method.input, input);
+      const metadata = lease === undefined ? this.#metadata : this.#withLease(lease);
       const call = (): Promise<MessageShape<Output>> =>
         new Promise((resolve, reject) => {
-          this.#client.makeUnaryRequest(
-            path,
-            serialize,
-            deserialize,
-            message,
-            this.#metadata,
-            options,
-            (error, output) => {
-              if (error) reject(fromGrpc(error, method.name));
-              else if (output) resolve(output);
-            },
-          );
+          this.#client.makeUnaryRequest(path, serialize, deserialize, message, metadata, options, (error, output) => {
+            if (error) reject(fromGrpc(error, method.name));
+            else if (output) resolve(output);
+          });
         });
       return step(label, call);
     };

@@ -71,6 +71,11 @@ export function isBrokenOff(error: unknown): boolean {
   return isEngineError(error, 'unavailable') && error.details?.['grpcCode'] === Status.UNAVAILABLE;
 }
 
+/** Tells whether something of the name exists already. */
+export function isTaken(error: unknown): boolean {
+  return isEngineError(error, 'conflict') && error.details?.['grpcCode'] === Status.ALREADY_EXISTS;
+}
+
 /** Tells whether containerd could not reach the shim of the task, which has ended or will be ended by containerd. */
 export function isShimLost(error: unknown): error is EngineError {
   return isEngineError(error) && error.details['shimLost'] === true;

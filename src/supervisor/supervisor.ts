@@ -5,6 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
+import type { Snapshots } from '../ports/snapshots.js';
 import type { SupervisorProcess, TaskService } from '../ports/supervisor.js';
 import { containerdConfig, containerdPaths, taskDir, taskDirs, type ContainerdPaths } from './containerd-config.js';
 import {
@@ -22,6 +23,7 @@ import { findTraces, removeOrphans, type Realm } from './orphans.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { ShimWitness } from './shim-witness.js';
+import { ContainerdSnapshots } from './snapshots.js';
 import { ContainerdTasks } from './task-service.js';
 
 // A process that hangs must not hang the start. As long as it makes progress, it is asked again after these times.
@@ -44,6 +46,8 @@ export interface SupervisorOptions {
   readonly logger: Logger;
   /** Whether the child serves Kubernetes' container runtime interface, too. */
   readonly criEnabled: boolean;
+  /** Snapshotter that the child has besides those which it needs itself. Default: none. */
+  readonly snapshotter?: string | undefined;
   /** Whether the child logs at debug level. */
   readonly debug: boolean;
 }
@@ -102,6 +106,10 @@ class Supervisor implements SupervisorProcess {
 
   get pid(): number | undefined {
     return this.#child?.pid;
+  }
+
+  snapshots(snapshotter: string): Snapshots {
+    return new ContainerdSnapshots(this.#connection, snapshotter);
   }
 
   onState(listener: (state: State, reason?: string) => void): () => void {
@@ -216,8 +224,7 @@ class Supervisor implements SupervisorProcess {
   }
 
   #containerdOptions(): ContainerdOptions {
-    const { criEnabled, debug } = this.#options;
-    return { paths: this.#paths, config: containerdConfig(this.#paths, { criEnabled, debug }), logger: this.#logger };
+    return { paths: this.#paths, config: containerdConfig(this.#paths, this.#options), logger: this.#logger };
   }
 
   /** Restarts the child whenever it dies, until `stop`; then sees it off. */
