@@ -20,12 +20,13 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['garbage collection', ({ parts }) => parts.garbage.close()],
   // Before recovery it does not know the containers of an earlier run, which may still need the bridge.
   ['networks', ({ parts, hasRecovered }) => hasRecovered && parts.drivers.network.stop()],
+  // Layers that are deleted now may be in the supervisor.
+  ['layers', ({ parts }) => parts.drivers.layers.close()],
   ['supervisor of plugins', ({ parts }) => parts.drivers.pluginSupervisor.stop()],
   ['supervisor', (life) => life.parts.drivers.supervisor.stop({ leavesTasks: leavesTasks(life) })],
   ['authorization plugins', ({ parts }) => parts.authorization.close()],
   ['events', ({ parts }) => parts.drivers.events.close()],
   ['kept replies', ({ parts }) => parts.drivers.keptReplies.close()],
-  ['layers', ({ parts }) => parts.drivers.layers.close()],
   ['workers', closeWorkers],
   ['volume plugins', ({ parts }) => parts.drivers.volumePlugins.close()],
   ['log plugins', ({ parts }) => parts.drivers.logPlugins.close()],

@@ -66,6 +66,7 @@ export async function startEngine(
     hasRecovered: false,
     failure: undefined,
     stopReleasing: () => undefined,
+    supervisor: Promise.resolve(),
   };
   const collections = collectionsOf(parts.lives, parts.transfers, parts.builder, parts.plugins);
   const root = createActor(

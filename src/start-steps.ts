@@ -17,11 +17,13 @@ export interface EngineLife {
   hasRecovered: boolean;
   failure: Error | undefined;
   stopReleasing(): void;
+  /** Resolves when the supervisor has been started. */
+  supervisor: Promise<void>;
 }
 
 export type Step = (life: EngineLife) => unknown;
 
-export const startSupervisor: Step = ({ parts }) => parts.drivers.supervisor.start();
+export const startSupervisor: Step = (life) => (life.supervisor = life.parts.drivers.supervisor.start());
 
 /** Does it while the start goes on. Containers that need the profile wait for it, and say why they do not get it. */
 export const loadAppArmorProfile: Step = ({ parts: { base } }) => {
@@ -41,8 +43,9 @@ export const loadContainerRecords: Step = async (life) => {
 };
 
 /** Images and the build cache need their layers, and what pulls have noted needs the images. */
-export const loadImages: Step = async ({ parts: { base, drivers, transfers, builder } }) => {
+export const loadImages: Step = async ({ parts: { base, drivers, transfers, builder }, supervisor }) => {
   const { layers, images } = drivers;
+  if (layers.needsSupervisor) await supervisor;
   reportRemoved(base.log, 'layers', (await layers.load()).removed);
   reportRemoved(base.log, 'images', (await images.load()).removed);
   reportRemoved(base.log, 'build cache', (await builder.cache.load()).removed);

@@ -3,15 +3,18 @@ import type { Config } from '../config/config.js';
 import { messageOf } from '../errors/engine-error.js';
 import type { DriverRow } from '../storage/drivers/driver.js';
 import { STORAGE_DRIVERS } from '../storage/drivers/index.js';
-import { driverCandidates, nearestDirectory } from '../storage/drivers/selection.js';
+import { driverCandidates, nearestDirectory, snapshotterOf } from '../storage/drivers/selection.js';
 import { type Row, row } from './row.js';
 
-type StorageConfig = Pick<Config, 'dataRoot' | 'storageDriver' | 'storageOpts'>;
+type StorageConfig = Pick<Config, 'dataRoot' | 'features' | 'storageDriver' | 'storageOpts'>;
 
 /** The size with which a driver is asked whether it would keep one. */
 const ANY_SIZE = '1g';
 
-export function storageRows({ dataRoot, storageDriver, storageOpts }: StorageConfig): Row[] {
+export function storageRows({ dataRoot, features, storageDriver, storageOpts }: StorageConfig): Row[] {
+  const snapshotter = snapshotterOf(features, storageDriver);
+  if (snapshotter !== undefined)
+    return [row('storage drivers', 'ok', `in use: the snapshotter ${snapshotter} of the supervisor`)];
   const directory = nearestDirectory(dataRoot);
   const reasons = new Map(STORAGE_DRIVERS.map((driver) => [driver.name, refusalOf(driver, directory, [])]));
   const possible = STORAGE_DRIVERS.filter(({ name }) => reasons.get(name) === undefined);

@@ -22,7 +22,7 @@ export function composeBuildCache(
   { images, layers, pool }: Drivers,
 ): BuildCacheParts {
   const cache = new FileBuildCache({
-    root: join(dataRoot, driverPath(layers.driver, 'builder/cache')),
+    root: join(dataRoot, driverPath(layers.place, 'builder/cache')),
     layers,
     pool,
     owner: rootOwner(idMaps),

@@ -27,8 +27,8 @@ import { JournaledReplies } from '../retries/kept-replies.js';
 import { loadSeccompProfile, type SeccompProfile } from '../runtime/seccomp.js';
 import { createSpecBuilder } from '../runtime/spec-builder.js';
 import { ArchiveWorkers } from '../storage/archives.js';
-import { driverPath } from '../storage/drivers/index.js';
-import { checkOwnOptions, driverCandidates } from '../storage/drivers/selection.js';
+import { driverPath, snapshotterRow } from '../storage/drivers/index.js';
+import { checkOwnOptions, driverCandidates, snapshotterOf } from '../storage/drivers/selection.js';
 import { type DriverLayerStore, openLayerStore } from '../storage/layers/layer-store.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { Volumes } from '../storage/volumes.js';
@@ -67,8 +67,8 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   });
   const keptReplies = await JournaledReplies.open(join(dataRoot, 'retries'), log);
   const supervisor = composeSupervisor(base);
-  const layers = await openLayers(base, pool);
-  const images = new FileImageStore(join(dataRoot, driverPath(layers.driver, '')), layers, base.reserve.urgent);
+  const layers = await openLayers(base, pool, supervisor);
+  const images = new FileImageStore(join(dataRoot, driverPath(layers.place, '')), layers, base.reserve.urgent);
   const metrics = await createEngineMetrics({
     ...metricsFacts(base, layers),
     containers,
@@ -84,7 +84,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const network = composeNetworks(base, networkPlugins);
   const logPlugins = new ProtocolLogPlugins({ places: pluginPlaces });
   const records = new ContainerRecords(
-    join(dataRoot, driverPath(layers.driver, 'containers')),
+    join(dataRoot, driverPath(layers.place, 'containers')),
     { write: writeRecord, read: readRecord, urgent: base.reserve.urgent },
     owner,
     creationDefaults(config),
@@ -139,6 +139,7 @@ function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base, keeper
     dataRoot: supervisorRoot,
     logger: log,
     criEnabled: config.criSupervisor,
+    snapshotter: snapshotterOf(live.current.features, config.storageDriver),
     // The limits are read again for each process that it launches.
     get debug() {
       return live.current.debug;
@@ -146,14 +147,22 @@ function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base, keeper
   });
 }
 
-async function openLayers({ live, dataRoot, log, idMaps, seLinux }: Base, pool: WorkerPool): Promise<DriverLayerStore> {
+async function openLayers(
+  { live, dataRoot, log, idMaps, seLinux }: Base,
+  pool: WorkerPool,
+  supervisor: SupervisorProcess,
+): Promise<DriverLayerStore> {
   await giveUpMigration(dataRoot, log);
   const { storageDriver: name, storageOpts } = live.fixed;
-  const candidates = driverCandidates(name, dataRoot);
+  const snapshotter = snapshotterOf(live.current.features, name);
+  const candidates =
+    snapshotter === undefined ? driverCandidates(name, dataRoot) : [snapshotterRow(supervisor.snapshots(snapshotter))];
   for (const driver of candidates) {
     checkOwnOptions(driver, storageOpts);
     if (seLinux && driver.hasLabels !== true)
-      throw invalid(`selinux-enabled: the storage driver ${driver.name} cannot label the files of containers`);
+      throw invalid(
+        `selinux-enabled: the storage driver ${driver.shownName ?? driver.name} cannot label the files of containers`,
+      );
     const root = join(dataRoot, driver.name);
     try {
       const labelOf = (id: string): string | undefined => seLinux?.mountLabelOf(id);

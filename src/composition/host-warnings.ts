@@ -2,7 +2,8 @@
 import type { FixedConfig } from '../config/config.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 import { hasSeLinuxPolicy } from '../sys/security/selinux.js';
-import { driversWithData } from '../storage/drivers/selection.js';
+import { SNAPSHOTTER_FEATURE } from '../storage/drivers/index.js';
+import { storesWithData } from '../storage/drivers/selection.js';
 
 /** Lists features that containers may ask for and this host lacks, in the words that `info` has for them. */
 export function hostWarnings({ cgroup }: HostFacts, config: FixedConfig): string[] {
@@ -21,13 +22,16 @@ export function hostWarnings({ cgroup }: HostFacts, config: FixedConfig): string
   return missing.flatMap(([has, warning]) => (has ? [] : [warning]));
 }
 
-/** Tells which storage drivers besides the one in use have data in the data root. */
-export function otherDriverWarnings(dataRoot: string, driver: string): string[] {
-  return driversWithData(dataRoot)
-    .filter((name) => name !== driver)
-    .map(
-      (name) =>
-        `WARNING: ${dataRoot} also holds images and containers of the storage driver ${name}, which are not used: ` +
-        `start the daemon with --storage-driver ${name} to have them`,
+/** Tells which storage drivers besides the one in use have data in the data root. `place` is that of its store. */
+export function otherDriverWarnings(dataRoot: string, place: string): string[] {
+  const without = place === SNAPSHOTTER_FEATURE ? ` and without the feature ${SNAPSHOTTER_FEATURE}` : '';
+  return storesWithData(dataRoot)
+    .filter((name) => name !== place)
+    .map((name) =>
+      name === SNAPSHOTTER_FEATURE
+        ? `WARNING: ${dataRoot} also has images and containers that are snapshots of the supervisor, which are not ` +
+          `used: start the daemon with --feature ${name} to have them`
+        : `WARNING: ${dataRoot} also holds images and containers of the storage driver ${name}, which are not used: ` +
+          `start the daemon with --storage-driver ${name}${without} to have them`,
     );
 }

@@ -120,7 +120,7 @@ function checkOwnRoot(
 ): Promise<FsckReport> {
   const owners = (): Owners =>
     presentOwners({ layers, images, volumes, containers, plugins: plugins.plugins, cache: builder.cache });
-  return checkDataRoot({ dataRoot, driver: layers.driver, pool, owners }, repair);
+  return checkDataRoot({ dataRoot, driver: layers.place, pool, owners }, repair);
 }
 
 function systemService(
@@ -129,7 +129,7 @@ function systemService(
   { containers }: Containers,
   alerts: () => readonly string[],
 ): SystemService {
-  const otherDrivers = otherDriverWarnings(dataRoot, layers.driver);
+  const otherDrivers = otherDriverWarnings(dataRoot, layers.place);
   return new SystemService({
     build: BUILD,
     figures: readProcessFigures,

@@ -22,7 +22,7 @@ export function composeTransfers(
   // Archives have threads of their own, because a client that sends slowly holds its task as long as it likes.
   const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
   const transferPool = createTransferPool(availableParallelism());
-  const blobRecords = new BlobRecords(join(dataRoot, driverPath(layers.driver, 'image/distribution')));
+  const blobRecords = new BlobRecords(join(dataRoot, driverPath(layers.place, 'image/distribution')));
   const partialBlobs = new PartialBlobs(temporary.partialDir);
   const pulls = createPullSystem({
     replies,

@@ -2,6 +2,7 @@
  * Finds options that this host, or this daemon, cannot fulfil. They are refused wherever a configuration is read, not
  * only at a start.
  */
+import { snapshotterOf } from '../storage/drivers/selection.js';
 import { readFileSync } from 'node:fs';
 import { type EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
 import { validateLogOptions } from '../logs/options/log-options.js';
@@ -82,14 +83,16 @@ export function checkNamed(
       () => lookUp.group(named),
       (message) => report('sockets', `sockets: host ${host}: ${message}`),
     );
-  let canBe = true;
-  refuseIfThrown(
-    () => lookUp.storageDriver(storageDriver, values.dataRoot),
-    (message) => {
-      canBe = false;
-      report('storageDriver', message);
-    },
-  );
+  // The supervisor says itself what snapshotters it has.
+  let canBe = snapshotterOf(values.features, storageDriver) === undefined;
+  if (canBe)
+    refuseIfThrown(
+      () => lookUp.storageDriver(storageDriver, values.dataRoot),
+      (message) => {
+        canBe = false;
+        report('storageDriver', message);
+      },
+    );
   if (canBe && storageOpts.length > 0)
     refuseIfThrown(
       () => lookUp.storageOpts(storageDriver, values.dataRoot, storageOpts),

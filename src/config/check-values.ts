@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { isAbsolute, win32 } from 'node:path';
 import { messageOf } from '../errors/engine-error.js';
 import { DEFAULT_STORAGE_DRIVER, STORAGE_DRIVERS } from '../storage/drivers/index.js';
+import { snapshotterOf } from '../storage/drivers/selection.js';
 import { isDefaultUserMissing, readIdMaps } from '../sys/users/remapped-user.js';
 import { cgroupDriver } from './cgroup-driver.js';
 import { checkContainerDefaults, checkHost, checkNamed } from './check-host.js';
@@ -94,7 +95,7 @@ function checkPlatform(
 }
 
 function checkFeatures({ features }: Values, platform: Platform, report: Report): void {
-  for (const [name, isOn] of Object.entries(features)) {
+  for (const name of Object.keys(features)) {
     if (!FEATURES.has(name)) {
       const suggestion = suggestFeature(name, [...FEATURES]);
       report(
@@ -103,9 +104,6 @@ function checkFeatures({ features }: Values, platform: Platform, report: Report)
       );
     } else if (platform === 'linux' && name === 'windows-dns-proxy') {
       report('features', 'feature windows-dns-proxy is only available on Windows');
-    } else if (platform === 'linux' && name === 'supervisor-snapshotter' && isOn) {
-      const reason = 'images and containers are kept by storage drivers only; leave the feature out or set it to false';
-      report('features', `feature supervisor-snapshotter: ${reason}`);
     }
   }
 }
@@ -120,7 +118,19 @@ const FEATURES: ReadonlySet<string> = new Set([
   'windows-dns-proxy',
 ]);
 
-function checkStorage({ storageDriver, storageOpts }: Values, report: Report): void {
+/** containerd has identifiers of this form. */
+const SNAPSHOTTER = /^[A-Za-z0-9][A-Za-z0-9._-]{0,75}$/;
+
+function checkStorage({ features, storageDriver, storageOpts }: Values, report: Report): void {
+  const snapshotter = snapshotterOf(features, storageDriver);
+  if (snapshotter !== undefined) {
+    if (!SNAPSHOTTER.test(snapshotter)) report('storageDriver', `invalid name of a snapshotter: ${snapshotter}`);
+    for (const entry of storageOpts) {
+      const [option] = entry.split('=', 1);
+      report('storageOpts', `storage option ${option} does not belong to the snapshotter ${snapshotter}`);
+    }
+    return;
+  }
   if (storageDriver === 'windowsfilter')
     report('storageDriver', 'storage driver windowsfilter is only available on Windows');
   else if (storageDriver !== '' && !STORAGE_DRIVERS.some(({ name }) => name === storageDriver))

@@ -206,7 +206,7 @@ export const OPTIONS = {
     flag: 'shutdown-timeout', key: 'shutdown-timeout', type: seconds, default: 15, windows: true, unit: 'seconds',
     doc: 'Time that containers get to stop when the daemon shuts down; negative: any',
   }),
-  storageDriver: option({ flag: 'storage-driver', short: 's', key: 'storage-driver', type: string, default: '', env: ['ENGINE_DRIVER'], defaultText: 'the one that has data, else one that works', windows: true, doc: 'Storage driver: overlay2, btrfs, zfs or fuse-overlayfs' }),
+  storageDriver: option({ flag: 'storage-driver', short: 's', key: 'storage-driver', type: string, default: '', env: ['ENGINE_DRIVER'], defaultText: 'the one that has data, else one that works', windows: true, doc: 'Storage driver: overlay2, btrfs, zfs or fuse-overlayfs; with the feature supervisor-snapshotter: snapshotter' }),
   storageOpts: option({ flag: 'storage-opt', key: 'storage-opts', type: list('list', checkKeyValue), default: none, windows: true, doc: 'Storage driver options: overlay2.size, btrfs.min_space, zfs.fsname' }),
   swarmDefaultAdvertiseAddr: option({ flag: 'swarm-default-advertise-addr', key: 'swarm-default-advertise-addr', type: string, default: '', windows: true, doc: 'Default address or interface that the cluster is told' }),
   tls: option({ flag: 'tls', key: 'tls', type: boolean, default: false, doc: 'Use TLS; implied by --tlsverify' }),

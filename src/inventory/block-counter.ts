@@ -6,7 +6,7 @@ import { existsSync, type BigIntStats } from 'node:fs';
 import { dirname } from 'node:path';
 import { toBytePath } from '../storage/byte-path.js';
 import type { BlockCounting } from '../storage/drivers/driver.js';
-import { storageDriver } from '../storage/drivers/index.js';
+import { STORES } from '../storage/drivers/index.js';
 import { statOf } from '../storage/stat-of.js';
 import { walkTree, type WalkedEntry } from '../storage/walk-tree.js';
 
@@ -15,8 +15,14 @@ const BLOCK_BYTES = 512n;
 export class BlockCounter {
   readonly #seen = new Set<bigint>();
 
-  /** @param device only files on this device count. */
-  constructor(private readonly device: bigint) {}
+  /**
+   * @param device only files on this device count.
+   * @param apart what is in the directories with these inode numbers does not.
+   */
+  constructor(
+    private readonly device: bigint,
+    private readonly apart: ReadonlySet<bigint> = new Set(),
+  ) {}
 
   /** Counts one file or directory, without what is in it. */
   own({ blocks }: BigIntStats): number {
@@ -33,7 +39,7 @@ export class BlockCounter {
 
   *#walk(path: string): Generator<WalkedEntry> {
     try {
-      yield* walkTree(path, (below) => below.dev === this.device);
+      yield* walkTree(path, ({ dev, ino }) => dev === this.device && !this.apart.has(ino));
     } catch (error) {
       // The entry was removed after it was listed.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
@@ -52,7 +58,7 @@ export class BlockCounter {
 
 /** Returns the way to count what a walk does not find in the store of a driver, if it has one. */
 export function countingOf(driver: string): BlockCounting | undefined {
-  return storageDriver(driver).counting;
+  return STORES.find(({ name }) => name === driver)?.counting;
 }
 
 /** Worker task: returns the bytes on the disk of all paths together; a path that does not exist has none. */

@@ -3,13 +3,13 @@ import { dirname, join } from 'node:path';
 import type { Place, PlaceKind } from '../ports/inventory.js';
 import { syncDirectory } from '../sys/files/durable-file.js';
 import { STORE_PLACES } from '../storage/drivers/index.js';
-import { driversWithData } from '../storage/drivers/selection.js';
+import { storesWithData } from '../storage/drivers/selection.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { type Finding, findOrphans, type Owners } from './orphans.js';
 
 export interface FsckReport {
   readonly dataRoot: string;
-  /** The storage drivers that have data there. */
+  /** The storage drivers that have data there; `supervisor-snapshotter` for snapshots of the supervisor. */
   readonly drivers: readonly string[];
   /** Bytes on the disk before a repair. */
   readonly bytes: number;
@@ -58,7 +58,7 @@ export async function checkDataRoot(
     );
   return {
     dataRoot,
-    drivers: driversWithData(dataRoot),
+    drivers: storesWithData(dataRoot),
     bytes: places.reduce((sum, { bytes }) => sum + bytes, 0),
     kinds: sumKinds(places),
     findings: findings.map((finding) => ({

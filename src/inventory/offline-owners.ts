@@ -7,7 +7,7 @@ import { chainOf } from '../ports/chain-id.js';
 import { isDigest } from '../images/reference.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
-import { driverPath, STORAGE_DRIVERS } from '../storage/drivers/index.js';
+import { driverPath, STORES } from '../storage/drivers/index.js';
 import { type OfflineStore, readOfflineStore } from '../storage/layers/offline.js';
 import type { Owners } from './orphans.js';
 
@@ -19,7 +19,7 @@ const list = (path: string): Promise<string[]> =>
 const hex = (digest: string): string => digest.slice('sha256:'.length);
 
 export async function readOwners(dataRoot: string): Promise<Owners> {
-  const drivers = await Promise.all(STORAGE_DRIVERS.map(({ name }) => readDriver(dataRoot, name)));
+  const drivers = await Promise.all(STORES.map(({ name }) => readDriver(dataRoot, name)));
   const volumes = await recorded(join(dataRoot, 'volumes'), 'volume.json');
   const plugins = await recorded(join(dataRoot, 'plugins'), 'plugin.json');
   const union = (of: (driver: DriverOwners) => Iterable<string>): Set<string> =>

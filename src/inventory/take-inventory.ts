@@ -94,7 +94,8 @@ export function takeInventory({ dataRoot, stores, driver, known }: TakeInventory
   for (const { name } of stores) if (existsSync(join(dataRoot, name))) countingOf(name)?.prepare(join(dataRoot, name));
   const root = toBytePath(dataRoot);
   const places: Place[] = [];
-  const counter = new BlockCounter(statOf(root)?.dev ?? 0n);
+  const device = statOf(root)?.dev ?? 0n;
+  const counter = new BlockCounter(device, countedElsewhere(dataRoot, stores, device));
   const add = (path: string, kind: PlaceKind, owner: string): void => {
     const at = `${root}/${toBytePath(path)}`;
     const stat = statOf(at);
@@ -136,6 +137,27 @@ export function takeInventory({ dataRoot, stores, driver, known }: TakeInventory
 /** Directories of a store that have what their driver counts. */
 const COUNTED = ['layers', 'writable', 'staging', 'trash'];
 
+/** Returns the inode numbers of the directories whose entries count for a place of a store. */
+function countedElsewhere(dataRoot: string, stores: readonly Store[], device: bigint): Set<bigint> {
+  const found = new Set<bigint>();
+  for (const { name } of stores) {
+    const counting = countingOf(name);
+    if (!counting?.elsewhere) continue;
+    for (const place of placesIn(join(dataRoot, name))) {
+      const at = counting.elsewhere(place);
+      const stat = at === undefined ? undefined : statOf(toBytePath(at));
+      if (stat?.dev === device) found.add(stat.ino);
+    }
+  }
+  return found;
+}
+
+/** Returns the directories of a store that have what its driver counts. */
+function placesIn(store: string): string[] {
+  const shelves = COUNTED.map((name) => join(store, name));
+  return shelves.flatMap((at) => namesIn(toBytePath(at)).map((name) => join(at, name)));
+}
+
 /** Returns what the driver of a store counts in a place of it. */
 function ownOf(dataRoot: string, path: string, kind: PlaceKind, owner: string): number {
   const [store = '', shelf = ''] = path.split('/');
@@ -143,9 +165,7 @@ function ownOf(dataRoot: string, path: string, kind: PlaceKind, owner: string): 
   if (!counting) return 0;
   if (kind !== 'foreign') return COUNTED.includes(shelf) ? counting.own(join(dataRoot, path)) : 0;
   if (path !== owner) return 0;
-  const shelves = COUNTED.map((name) => join(dataRoot, path, name));
-  const places = shelves.flatMap((at) => namesIn(toBytePath(at)).map((name) => join(at, name)));
-  return places.reduce((sum, at) => sum + counting.own(at), 0);
+  return placesIn(join(dataRoot, path)).reduce((sum, at) => sum + counting.own(at), 0);
 }
 
 interface PlaceMap {

@@ -71,11 +71,10 @@ export interface LayerDirectories {
 }
 
 export interface LayerStore {
-  /**
-   * Name of the driver as clients see it, such as `overlay2`. The store is in the directory of this name below the data
-   * root.
-   */
+  /** Name of the driver as clients see it, such as `overlay2`. */
   readonly driver: string;
+  /** Name of the directory of the store below the data root: that of the driver in the configuration. */
+  readonly place: string;
   /** Rows of `DriverStatus` in info. */
   driverStatus(): Promise<readonly (readonly [string, string])[]>;
   /** Reads the index from disk, removes what a crash left half made and reports it. */
@@ -102,7 +101,7 @@ export interface LayerStore {
   /** Makes a layer with the same difference on top of other layers. */
   copyLayer(chainId: Digest, parent: Digest | undefined): Promise<LayerInfo>;
   /** Returns `GraphDriver.Data` of an image whose topmost layer this is. */
-  layerData(chainId: Digest): Readonly<Record<string, string>>;
+  layerData(chainId: Digest): Readonly<Record<string, string>> | null;
 
   /**
    * Creates the writable layer of a container over `parent` (undefined: an empty root). `storageOpt` belongs to the
@@ -131,7 +130,7 @@ export interface LayerStore {
   /** Returns the directory where the root file system of a container is while it is mounted. */
   rootOf(id: string): string;
   /** Returns `GraphDriver.Data` of inspect. */
-  graphData(id: string): Readonly<Record<string, string>>;
+  graphData(id: string): Readonly<Record<string, string>> | null;
   changes(id: string): Promise<Change[]>;
   /** Returns the bytes of regular files in the writable layer. */
   writableSize(id: string): Promise<number>;

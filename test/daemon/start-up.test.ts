@@ -143,9 +143,9 @@ for (const [what, args, message] of [
   ],
   ['rootless without a user namespace', ['--rootless'], 'rootless: the daemon must run in a user namespace of its own'],
   [
-    'supervisor snapshotters',
-    ['--feature', 'supervisor-snapshotter'],
-    'feature supervisor-snapshotter: images and containers are kept by storage drivers only',
+    'a snapshotter that the supervisor lacks',
+    ['--feature', 'supervisor-snapshotter', '--storage-driver', 'overlay2'],
+    'snapshotter not loaded: overlay2: the supervisor has no such snapshotter',
   ],
   [
     'more real time than there is',

@@ -64,8 +64,9 @@ const REFUSED: readonly (readonly [content: object, ...texts: readonly string[]]
   [{ 'storage-driver': 'floppy' }, 'driver not supported: floppy (storage-driver at line 1'],
   [{ rootless: true }, 'rootless: the daemon must run in a user namespace of its own'],
   [
-    { features: { 'supervisor-snapshotter': true } },
-    'feature supervisor-snapshotter: images and containers are kept by',
+    { features: { 'supervisor-snapshotter': true }, 'storage-driver': '../up', 'storage-opts': ['overlay2.size=1G'] },
+    'invalid name of a snapshotter: ../up (storage-driver at line 1',
+    'storage option overlay2.size does not belong to the snapshotter ../up',
   ],
   [{ features: { cdii: true } }, 'unknown feature cdii: did you mean "cdi"? (features at line 1'],
   [{ features: { 'containerd-snapshotter': false } }, 'did you mean "supervisor-snapshotter"?'],

@@ -195,9 +195,9 @@ describe('the driver zfs', () => {
     const parent = parentOf('held');
     const top = await harness.addLayers(store, [[{ path: 'a', content: 'a' }]]);
     const other = await harness.addLayers(store, [[{ path: 'b', content: 'b' }]]);
-    const { Dataset: layer = '' } = store.layerData(other);
+    const { Dataset: layer = '' } = store.layerData(other) ?? {};
     await store.createWritable('c', top);
-    const { Dataset: container = '' } = store.graphData('c');
+    const { Dataset: container = '' } = store.graphData('c') ?? {};
     await host.zfs('snapshot', `${container}@backup`);
     await host.zfs('clone', `${layer}@layer`, 'tank/of-somebody');
     await store.removeWritable('c');
@@ -227,7 +227,7 @@ describe('the driver zfs', () => {
     await store.load();
     const top = await harness.addLayers(store, [[{ path: 'a', content: 'a' }]]);
     await store.createWritable('c', top);
-    const { Dataset: container = '' } = store.graphData('c');
+    const { Dataset: container = '' } = store.graphData('c') ?? {};
     host.renameTree(container, 'tank/taken');
     await assert.rejects(store.mount('c'), {
       kind: 'invalid',

@@ -54,7 +54,7 @@ test('a mount is found again by the next daemon, also under another name of the 
   assert.equal(readFileSync('/proc/self/mounts', 'utf8').split(root).length, 2, 'mounted once');
   await again.unmount('c');
   assert.deepEqual(readdirSync(root), []);
-  assert.deepEqual(Object.keys(again.graphData('c')), ['LowerDir', 'MergedDir', 'UpperDir', 'WorkDir']);
+  assert.deepEqual(Object.keys(again.graphData('c') ?? {}), ['LowerDir', 'MergedDir', 'UpperDir', 'WorkDir']);
   await again.removeWritable('c');
   await again.close();
 });

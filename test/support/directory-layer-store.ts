@@ -15,6 +15,7 @@ import type {
 
 export class DirectoryLayerStore implements LayerStore {
   readonly driver = 'directory';
+  readonly place = 'directory';
   readonly #root: string;
   readonly #layers = new Map<Digest, LayerInfo>();
   readonly #references = new Map<Digest, number>();

@@ -62,10 +62,10 @@ export class DiskUsages {
   /** Returns the bytes on the disk of a container: what it wrote, its logs and its record. */
   containerBytes(id: string): Promise<number> {
     const { dataRoot, layers, pool } = this.#deps;
-    const places = [storePath(layers.driver, 'writable', id), driverPath(layers.driver, `containers/${id}`)];
+    const places = [storePath(layers.place, 'writable', id), driverPath(layers.place, `containers/${id}`)];
     return pool.run('block-size', {
       paths: places.map((path) => join(dataRoot, path)),
-      driver: layers.driver,
+      driver: layers.place,
     });
   }
 
@@ -82,7 +82,7 @@ export class DiskUsages {
     const places = await pool.run('take-inventory', {
       dataRoot,
       stores: STORE_PLACES,
-      driver: layers.driver,
+      driver: layers.place,
       known: this.#layers,
     });
     const byPath = new Map(places.map((place) => [place.path, place]));
@@ -99,7 +99,7 @@ export class DiskUsages {
     const { layers } = this.#deps;
     return layers
       .directories()
-      .layers.map(({ chainId, name }) => ({ chainId, path: storePath(layers.driver, 'layers', name) }));
+      .layers.map(({ chainId, name }) => ({ chainId, path: storePath(layers.place, 'layers', name) }));
   }
 }
 
@@ -109,7 +109,7 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
   const partials = new Map<Digest, number>();
   const kinds = new Map<Place['kind'], { count: number; bytes: number }>();
   /** Directories at the top of the data root that hold images. */
-  const tops = new Set([store.driver, 'image']);
+  const tops = new Set([store.place, 'image']);
   const otherDrivers = new Map<string, number>();
   let totalBytes = 0;
   let imageBytes = 0;

@@ -12,7 +12,7 @@ import { portList, portMap } from './container-ports.js';
 export interface ViewContext {
   /** Returns true while the reference that the container was created from still names its image. */
   imageStillNamed(record: ContainerRecord): boolean;
-  graphData(id: string): { readonly Name: string; readonly Data: Readonly<Record<string, string>> };
+  graphData(id: string): { readonly Name: string; readonly Data: Readonly<Record<string, string>> | null };
   /** Returns the directory of the container's files, which may be another container's. */
   filesDir(record: ContainerRecord): string;
   /** Returns the path of the network namespace. */

@@ -11,8 +11,8 @@
  *
  * The life of a layer and of a container, as a driver sees it:
  *
- * 1. At the start the row of the driver (`DriverRow`) is opened; this tries out whether the host can do it. `recover`
- *    tells which containers are still mounted from before.
+ * 1. At the start the row of the driver (`DriverRow`) is opened; this tries out whether the host can do it. `start`
+ *    does what needs the supervisor, and `recover` tells which containers are still mounted from before.
  * 2. A layer arrives. The store unpacks its tar into `<directory>/diff`, a difference, and completes it with what only
  *    the layers below know. `apply` makes of it what the driver wants to keep in that directory. Then the store moves
  *    the directory to its place and writes the record.
@@ -30,17 +30,26 @@
  */
 import type { Owner } from '../../ports/id-maps.js';
 import type { Logger } from '../../ports/logger.js';
+import type { Digest } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import type { Layout } from '../layers/layout.js';
 
-/** A row of the table of drivers. */
-export interface DriverRow {
-  /** Its name for clients and in the configuration. Its data are in the directory of this name below the data root. */
+/** The facts about the data of a driver that are known without it. */
+export interface StoreKind {
+  /** Its name in the configuration. Its data are in the directory of this name below the data root. */
   readonly name: string;
-  /** Options of the daemon (`storage-opts`) that it has. */
-  readonly options: readonly DriverOption[];
   /** Names of what it keeps in its directory besides the shelves of the store. */
   readonly ownPlaces: readonly string[];
+  /** For drivers whose files are not all on the device of the data root, or share blocks. For worker threads. */
+  readonly counting?: BlockCounting;
+}
+
+/** A row of the table of drivers. */
+export interface DriverRow extends StoreKind {
+  /** Its name for clients. Default: `name`. */
+  readonly shownName?: string;
+  /** Options of the daemon (`storage-opts`) that it has. */
+  readonly options: readonly DriverOption[];
   /** Tells whether a new data root in a directory gets this driver rather than one before it. Default: no. */
   suits?(directory: string): boolean;
   /**
@@ -51,8 +60,6 @@ export interface DriverRow {
   check?(directory: string, storageOpts: readonly string[]): void;
   /** True for one that gives the mounts of containers the label of `labelOf`. */
   readonly hasLabels?: boolean;
-  /** For drivers whose files are not all on the device of the data root, or share blocks. For worker threads. */
-  readonly counting?: BlockCounting;
   /**
    * @throws EngineError unavailable when this host or the file system cannot do it, with the reason; invalid for
    * options that it cannot fulfil.
@@ -66,6 +73,8 @@ export interface BlockCounting {
   prepare(root: string): void;
   /** Returns the bytes of a directory of a layer or container that nothing below it has; 0 for any other directory. */
   own(directory: string): number;
+  /** Returns a directory whose entries `own` counts for this one, for it may be in another place of the data root. */
+  elsewhere?(directory: string): string | undefined;
 }
 
 export interface DriverOption {
@@ -94,11 +103,16 @@ export type DriverStatus = readonly (readonly [name: string, value: string])[];
 export interface StorageDriver {
   /** As it is now. */
   readonly status: DriverStatus | Promise<DriverStatus>;
-  /** Each text names something that the opening removed or mended. Default: nothing. */
+  /** Each text names something that the opening or `start` removed or mended. Default: nothing. */
   readonly repaired?: readonly string[];
-  /** Each text tells an operator something that the opening found, with the remedy. Default: nothing. */
+  /** Each text tells an operator something that these found, with the remedy. Default: nothing. */
   readonly warnings?: readonly string[];
-  /** IDs of the writable layers that are mounted. Called once, before everything else. */
+  /**
+   * Called once before everything else, when the supervisor has been started. Default: the driver does not need it.
+   * @throws EngineError as `DriverRow.open`.
+   */
+  start?(): Promise<void>;
+  /** IDs of the writable layers that are mounted. Called once, when it is known which layers are whole. */
   recover(): Promise<readonly string[]>;
   /** Makes the empty directory that a difference is unpacked into. Default: a plain one. */
   stage?(at: string): Promise<void>;
@@ -106,7 +120,7 @@ export interface StorageDriver {
    * Makes of the complete difference `<directory>/diff` what the driver keeps of the layer, in `directory` too. `below`
    * are the directories of the layers below it. A crash leaves the directory to the store, which removes it.
    */
-  apply(directory: string, below: readonly string[]): Promise<void>;
+  apply(directory: string, below: readonly string[], chainId: Digest): Promise<void>;
   /**
    * Directories that, merged as differences, are the files of a stack of layers. `names` are those of the layers, the
    * topmost first; so is the result, whose first directory has each file that is in the topmost layer's tar.
@@ -117,7 +131,12 @@ export interface StorageDriver {
    * directory of `below`.
    * @throws EngineError invalid for options of the container that the driver or its file system does not have.
    */
-  createWritable(directory: string, below: readonly string[], options: Readonly<Record<string, string>>): Promise<void>;
+  createWritable(
+    directory: string,
+    below: readonly string[],
+    options: Readonly<Record<string, string>>,
+    id: string,
+  ): Promise<void>;
   /** Where the root file system of a container is while it is mounted. */
   root(id: string): string;
   /** @param isBrief tells that it is mounted only once, and nobody needs its files after an end of the machine. */
@@ -138,7 +157,7 @@ export interface StorageDriver {
    */
   movableDifference?(directory: string): string | undefined;
   /** `GraphDriver.Data` in inspect, of the layer or container whose directory this is. */
-  data(directory: string, below: readonly string[]): Readonly<Record<string, string>>;
+  data(directory: string, below: readonly string[]): Readonly<Record<string, string>> | null;
   /** Deletes directories that it filled. Idempotent. */
   remove(paths: readonly string[]): Promise<void>;
   /** Containers stay mounted. */

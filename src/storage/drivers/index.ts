@@ -1,9 +1,15 @@
 /** The table of storage drivers: composition opens them, and the configuration is checked against their options. */
 import { btrfs } from './btrfs/btrfs-driver.js';
-import type { DriverRow } from './driver.js';
+import type { DriverRow, StoreKind } from './driver.js';
 import { fuseOverlayfs } from './fuse-overlayfs/fuse-driver.js';
 import { overlay2 } from './overlay/overlay-driver.js';
+import { SNAPSHOTTER_STORE } from './snapshotter/snapshotter-driver.js';
 import { zfs } from './zfs/zfs-driver.js';
+
+/** The feature with which images and containers are in the supervisor. Their store has this name, too. */
+export const SNAPSHOTTER_FEATURE = SNAPSHOTTER_STORE.name;
+
+export { snapshotterRow } from './snapshotter/snapshotter-driver.js';
 
 /** In the order in which they are tried in a new data root. */
 export const STORAGE_DRIVERS: readonly DriverRow[] = [overlay2, btrfs, zfs, fuseOverlayfs];
@@ -25,8 +31,11 @@ export function driverPath(driver: string, path: string): string {
   return driver === overlay2.name ? path : `${driver}/${path}`;
 }
 
+/** The stores that a data root may have: those of the drivers, and that of the snapshots of the supervisor. */
+export const STORES: readonly StoreKind[] = [...STORAGE_DRIVERS, SNAPSHOTTER_STORE];
+
 /** Directories below the data root that belong to drivers, for those who count what is there. */
-export const STORE_PLACES = STORAGE_DRIVERS.map(({ name, ownPlaces }) => ({
+export const STORE_PLACES = STORES.map(({ name, ownPlaces }) => ({
   name,
   ownPlaces,
   /** This comes before the paths of images, containers and the build cache. */

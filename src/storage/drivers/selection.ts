@@ -2,8 +2,9 @@
 import { existsSync, opendirSync, realpathSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
-import type { DriverRow } from './driver.js';
-import { driverPath, STORAGE_DRIVERS } from './index.js';
+import { ownMember } from '../../text/own-member.js';
+import type { DriverRow, StoreKind } from './driver.js';
+import { driverPath, SNAPSHOTTER_FEATURE, STORAGE_DRIVERS, STORES } from './index.js';
 
 /** Paths with something in them where a driver has layers, containers or images. */
 const SIGNS = (driver: string): string[] => [
@@ -15,9 +16,26 @@ const SIGNS = (driver: string): string[] => [
 
 /** Returns the names of the drivers that have data in a data root, in the order of the table. */
 export function driversWithData(dataRoot: string): string[] {
-  return STORAGE_DRIVERS.map(({ name }) => name).filter((name) =>
-    SIGNS(name).some((path) => isFilled(join(dataRoot, path))),
-  );
+  return withData(STORAGE_DRIVERS, dataRoot);
+}
+
+/** Returns the names of all stores with data in a data root: besides those of the drivers that of the snapshots. */
+export function storesWithData(dataRoot: string): string[] {
+  return withData(STORES, dataRoot);
+}
+
+function withData(stores: readonly StoreKind[], dataRoot: string): string[] {
+  return stores.map(({ name }) => name).filter((name) => SIGNS(name).some((path) => isFilled(join(dataRoot, path))));
+}
+
+/** The snapshotter that is used when none is named. */
+const DEFAULT_SNAPSHOTTER = 'overlayfs';
+
+/**
+ * Returns the snapshotter of the supervisor that has images and containers; undefined when a storage driver has them.
+ */
+export function snapshotterOf(features: Readonly<Record<string, boolean>>, storageDriver: string): string | undefined {
+  return ownMember(features, SNAPSHOTTER_FEATURE) === true ? storageDriver || DEFAULT_SNAPSHOTTER : undefined;
 }
 
 /**

@@ -7,6 +7,7 @@ export const DRIVER_TASKS = {
   'btrfs-renew-limit': async () => (await import('./btrfs/tasks.js')).renewLimit,
   'btrfs-seal-layer': async () => (await import('./btrfs/tasks.js')).sealLayer,
   'compare-trees': async () => (await import('../trees/compare-trees.js')).compareTrees,
+  'fill-copy': async () => (await import('./snapshotter/tasks.js')).fillCopy,
+  'fill-tree': async () => (await import('../trees/fill-tree.js')).fillTree,
   'fuse-overlayfs-tidy': async () => (await import('./fuse-overlayfs/tasks.js')).tidyUpper,
-  'zfs-fill': async () => (await import('./zfs/tasks.js')).fillTree,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;

@@ -69,7 +69,7 @@ export async function openLayerStore(options: LayerStoreOptions): Promise<Driver
   await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));
   spreadLayers(layout.staging);
   const driver = await row.open({ layout, workers, log, storageOpts, owner, labelOf });
-  return new DriverLayerStore({ name: row.name, driver, layout, workers, log, idMaps });
+  return new DriverLayerStore({ row, driver, layout, workers, log, idMaps });
 }
 
 /**
@@ -91,7 +91,7 @@ const STREAMS_PER_THREAD = 32;
 type CommitRequest = Parameters<StagedLayer['commit']>[0];
 
 interface Parts {
-  readonly name: string;
+  readonly row: DriverRow;
   readonly driver: StorageDriver;
   readonly layout: Layout;
   readonly workers: WorkerPool;
@@ -101,6 +101,7 @@ interface Parts {
 
 export class DriverLayerStore implements LayerStore {
   readonly driver: string;
+  readonly place: string;
   readonly #parts: Parts;
   readonly #trash: Trash;
   readonly #durability: Durability;
@@ -110,9 +111,10 @@ export class DriverLayerStore implements LayerStore {
   readonly #readers = createWorkerPool({ maxThreads: READER_THREADS, tasksPerThread: STREAMS_PER_THREAD });
 
   constructor(parts: Parts) {
-    const { name, driver, layout, workers, log, idMaps } = parts;
+    const { row, driver, layout, workers, log, idMaps } = parts;
     this.#parts = parts;
-    this.driver = name;
+    this.driver = row.shownName ?? row.name;
+    this.place = row.name;
     const owner = rootOwner(idMaps);
     const trash = new Trash(layout.trash, (paths) => driver.remove(paths), log);
     this.#trash = trash;
@@ -123,12 +125,18 @@ export class DriverLayerStore implements LayerStore {
     this.#writable = new WritableLayers({ layout, driver, readOnly, inits, trash, owner });
   }
 
+  /** Tells that `load` must wait until the supervisor has been started. */
+  get needsSupervisor(): boolean {
+    return this.#parts.driver.start !== undefined;
+  }
+
   async driverStatus(): Promise<DriverStatus> {
     return this.#parts.driver.status;
   }
 
   async load(): Promise<{ readonly removed: readonly string[] }> {
     const { driver, log } = this.#parts;
+    await driver.start?.();
     for (const warning of driver.warnings ?? []) log.warn({ driver: this.driver }, warning);
     const removed = [...(driver.repaired ?? []), ...(await this.#readOnly.load())];
     removed.push(...(await this.#writable.load()));
@@ -232,7 +240,7 @@ export class DriverLayerStore implements LayerStore {
     await this.#parts.workers.run('sync-file-system', { path: this.#parts.layout.root });
   }
 
-  layerData(chainId: Digest): Readonly<Record<string, string>> {
+  layerData(chainId: Digest): Readonly<Record<string, string>> | null {
     const { shortId, parent } = this.#readOnly.get(chainId);
     const { driver, layout } = this.#parts;
     return driver.data(layout.layer(shortId), this.#readOnly.directories(parent));
@@ -279,7 +287,7 @@ export class DriverLayerStore implements LayerStore {
     return this.#parts.driver.root(id);
   }
 
-  graphData(id: string): Readonly<Record<string, string>> {
+  graphData(id: string): Readonly<Record<string, string>> | null {
     const { driver, layout } = this.#parts;
     return driver.data(layout.container(id), this.#writable.below(id));
   }
@@ -361,7 +369,7 @@ export class DriverLayerStore implements LayerStore {
       const add = async (): Promise<LayerInfo> => {
         const below = this.#readOnly.directories(parent);
         await this.#settle(join(directory, DIFFERENCE), below, layer);
-        await this.#parts.driver.apply(directory, below);
+        await this.#parts.driver.apply(directory, below, id);
         return this.#readOnly.add(directory, { chainId: id, diffId, parent, sizeBytes });
       };
       try {

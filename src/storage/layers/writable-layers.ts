@@ -111,7 +111,7 @@ export class WritableLayers {
         await mkdir(staging, { mode: 0o710 });
         await letPass(staging, owner);
         const below = isBare ? this.deps.readOnly.directories(parent) : await this.#makeBelow(staging, parent);
-        await driver.createWritable(staging, below, storageOpt);
+        await driver.createWritable(staging, below, storageOpt, id);
         await symlink(parent ?? NO_PARENT, parentLink(staging));
         await rename(staging, layout.container(id));
       } catch (error) {

@@ -1,12 +1,15 @@
 /**
  * A process that adds, commits, seals and removes layers until it is killed: `busy-store.js DRIVER DIRECTORY`. The
- * variable FAKE_ZFS names the directory of the pool that the driver zfs has instead of a real one.
+ * variable FAKE_ZFS names the directory of the pool that the driver zfs has instead of a real one, SNAPSHOTS_OF the
+ * socket of a containerd, one of whose snapshotters DRIVER is then.
  */
 import { basename, dirname, join } from 'node:path';
 import { writeFileSync } from 'node:fs';
 import type { DriverRow } from '../../../src/storage/drivers/driver.js';
-import { storageDriver } from '../../../src/storage/drivers/index.js';
+import { snapshotterRow, storageDriver } from '../../../src/storage/drivers/index.js';
 import { zfsRow } from '../../../src/storage/drivers/zfs/zfs-driver.js';
+import { GrpcConnection } from '../../../src/supervisor/grpc-connection.js';
+import { ContainerdSnapshots } from '../../../src/supervisor/snapshots.js';
 import { directoryDriver } from '../directory-driver.js';
 import { FakeZfs } from '../fake-zfs.js';
 import { tarOf } from '../image-builder.js';
@@ -47,7 +50,8 @@ for (let round = 0; ; round++) {
 }
 
 function driverOf(name: string): DriverRow {
-  const pool = process.env['FAKE_ZFS'];
+  const { FAKE_ZFS: pool, SNAPSHOTS_OF: socket } = process.env;
+  if (socket !== undefined) return snapshotterRow(new ContainerdSnapshots(new GrpcConnection(socket, 'engine'), name));
   if (pool !== undefined) return zfsRow(new FakeZfs(pool));
   return name === directoryDriver.name ? directoryDriver : storageDriver(name);
 }

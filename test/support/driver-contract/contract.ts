@@ -9,10 +9,10 @@ import { KILL_TESTS } from './kills.js';
 import { LIFE_TESTS } from './life.js';
 import { SEALING_TESTS } from './sealing.js';
 
-const ALL_TESTS: DriverTests = { ...FILE_TESTS, ...SEALING_TESTS, ...LIFE_TESTS, ...KILL_TESTS };
+export const ALL_TESTS: DriverTests = { ...FILE_TESTS, ...SEALING_TESTS, ...LIFE_TESTS, ...KILL_TESTS };
 
 export function testDriver(driver: DriverRow, place: TestPlace = {}, tests = ALL_TESTS): void {
-  describe(`storage driver ${driver.name}`, () => {
+  describe(`storage driver ${driver.shownName ?? driver.name}`, () => {
     const harness = new DriverHarness(driver, place.directory, place);
     after(() => harness.close());
     for (const [name, run] of Object.entries(tests)) it(name, () => run(harness));

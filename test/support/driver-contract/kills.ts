@@ -21,7 +21,10 @@ export const KILL_TESTS: DriverTests = {
   async 'a process that is killed leaves whole layers, and the next start removes the rest'(h) {
     const random = randomNumbers(SEED);
     for (let kill = 0; kill < KILLS; kill++) {
-      const worker = fork(join(import.meta.dirname, 'busy-store.js'), [h.driver.name, join(h.temp, 'killed')]);
+      const worker = fork(join(import.meta.dirname, 'busy-store.js'), [
+        h.driver.shownName ?? h.driver.name,
+        join(h.temp, 'killed'),
+      ]);
       const ended = once(worker, 'exit');
       await Promise.race([once(worker, 'message'), ended.then(() => assert.fail('the process ended by itself'))]);
       await sleep(random(MAX_DELAY_MS));

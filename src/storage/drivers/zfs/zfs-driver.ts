@@ -242,7 +242,7 @@ class ZfsDriver implements StorageDriver {
     const tree = join(directory, TREE);
     await mkdir(tree, { mode: 0o700 });
     await host.mount(datasets.path(name), tree, false);
-    await workers.run('zfs-fill', { tree, ...how });
+    await workers.run('fill-tree', { tree, ...how });
   }
 
   async #mountTree(directory: string, at: string, isForReading: boolean): Promise<void> {

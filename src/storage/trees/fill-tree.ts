@@ -1,8 +1,8 @@
-/** Worker task of the driver `zfs`. */
+/** Worker task: fills the whole tree of a layer or a container. */
 import { chmodSync, chownSync } from 'node:fs';
-import type { Owner } from '../../../ports/id-maps.js';
-import { toBytePath } from '../../byte-path.js';
-import { applyDifference } from '../../trees/apply-difference.js';
+import type { Owner } from '../../ports/id-maps.js';
+import { toBytePath } from '../byte-path.js';
+import { applyDifference } from './apply-difference.js';
 
 export interface FillInput {
   readonly tree: string;
@@ -12,7 +12,7 @@ export interface FillInput {
   readonly differences: readonly string[];
 }
 
-/** Carries out differences on a mounted tree. */
+/** Carries out differences on a tree. */
 export function fillTree({ tree, owner, differences }: FillInput): void {
   if (owner) {
     chmodSync(tree, 0o755);

@@ -1,0 +1,75 @@
+/** The snapshots that one lease holds. Names that somebody else has taken in the supervisor are left to them. */
+import { isEngineError, unavailable } from '../../../errors/engine-error.js';
+import type { SnapshotMount, Snapshots } from '../../../ports/snapshots.js';
+import { randomName } from '../../random-name.js';
+import { layerGone } from '../../storage-error.js';
+
+export interface Prepared {
+  readonly key: string;
+  readonly mounts: readonly SnapshotMount[];
+}
+
+export class HeldSnapshots {
+  constructor(
+    readonly snapshots: Snapshots,
+    readonly lease: string,
+  ) {}
+
+  /** Makes an active snapshot. Its key is the name, with something behind it where that is taken. */
+  async prepare(name: string, parent?: string): Promise<Prepared> {
+    const { snapshots, lease } = this;
+    for (let key = name; ; key = besides(name)) {
+      const mounts = await whenThere(parent, () => snapshots.prepare(lease, key, parent));
+      if (mounts) return { key, mounts };
+    }
+  }
+
+  /** Commits an active snapshot, and returns its name: the one that is wanted, with something behind it if taken. */
+  async commit(name: string, key: string): Promise<string> {
+    for (let free = name; ; free = besides(name)) if (await this.snapshots.commit(this.lease, free, key)) return free;
+  }
+
+  mounts(key: string): Promise<readonly SnapshotMount[]> {
+    return this.snapshots.mounts(key);
+  }
+
+  /** Returns mounts that name the files of a committed snapshot. */
+  async look(name: string): Promise<readonly SnapshotMount[]> {
+    const key = `view-${randomName()}`;
+    try {
+      return (await this.snapshots.view(this.lease, key, name)) ?? [];
+    } finally {
+      await this.letGo([key]);
+    }
+  }
+
+  letGo(names: readonly string[]): Promise<void> {
+    return this.snapshots.letGo(this.lease, names);
+  }
+
+  collect(): Promise<void> {
+    return this.snapshots.collect();
+  }
+}
+
+const besides = (name: string): string => `${name}-${randomName()}`;
+
+/** @throws EngineError data-loss when somebody has removed the snapshot below; unavailable without the snapshotter. */
+async function whenThere<T>(parent: string | undefined, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (parent !== undefined && isEngineError(error, 'not-found')) throw layerGone(`the snapshot ${parent}`);
+    throw error;
+  }
+}
+
+/** Turns the refusal of a name that the supervisor does not have into one that says so. */
+export function withoutSnapshotter(error: unknown, snapshotter: string): unknown {
+  if (!isEngineError(error, 'invalid')) return error;
+  return unavailable(
+    `storage driver ${snapshotter}: ${error.message}: the supervisor has no such snapshotter, or this host cannot ` +
+      'run it (`ctr plugins ls` says why)',
+    { code: 'NO_SNAPSHOTTER', cause: error },
+  );
+}

@@ -1,0 +1,70 @@
+/**
+ * The driver of the feature `supervisor-snapshotter` on a containerd of the tests' own: the contract of storage drivers
+ * with snapshots that are differences and with whole trees, and what a killed process leaves in the supervisor.
+ */
+import assert from 'node:assert/strict';
+import { mkdtempSync, readlinkSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { snapshotterRow } from '../../src/storage/drivers/index.js';
+import { detachMount, mountFileSystem } from '../../src/sys/mount/mount.js';
+import { ALL_TESTS, testDriver } from '../support/driver-contract/contract.js';
+import { FILE_TESTS } from '../support/driver-contract/files.js';
+import { DriverHarness } from '../support/driver-contract/harness.js';
+import { SupervisorHarness } from '../support/supervisor-harness.js';
+
+const harness = new SupervisorHarness();
+const supervisor = harness.supervisor({ snapshotter: 'overlayfs' });
+process.env['SNAPSHOTS_OF'] = harness.socket;
+const snapshots = supervisor.snapshots('overlayfs');
+
+const KILLS = 'a process that is killed leaves whole layers, and the next start removes the rest';
+
+before(() => supervisor.start());
+after(async () => {
+  await supervisor.stop();
+  await harness.cleanUp();
+});
+
+const { [KILLS]: killed = async () => assert.fail('the contract has no kills'), ...others } = ALL_TESTS;
+
+test('a process that is killed leaves whole layers, and no snapshot that nothing names', async () => {
+  const h = new DriverHarness(snapshotterRow(snapshots));
+  await killed(h);
+  // The supervisor may still have been doing something for the last process: that goes with the next start.
+  await (await h.newStore('killed')).close();
+  const root = join(h.temp, 'killed');
+  const base = readlinkSync(join(root, 'base/snapshot'));
+  assert.deepEqual(await snapshots.held(readlinkSync(join(root, 'lease'))), [base]);
+  assert.deepEqual([...(await snapshots.names())], [base]);
+  await h.close();
+});
+
+testDriver(snapshotterRow(snapshots), {}, others);
+
+test('the supervisor may have its files on another file system', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'storage-'));
+  await mountFileSystem('tmpfs', directory, 'tmpfs', '');
+  const h = new DriverHarness(snapshotterRow(snapshots), join(directory, 'stores'));
+  try {
+    for (const name of [
+      'whiteouts, opaque directories, implicit directories and hard links across layers',
+      'the changes of a container, and the layer that a commit makes of them',
+      'an empty root can be mounted, written and committed',
+    ])
+      await FILE_TESTS[name]?.(h);
+  } finally {
+    await h.close();
+    await detachMount(directory);
+    rmSync(directory, { recursive: true });
+  }
+});
+
+// This one copies whole trees: many layers would take minutes.
+const {
+  '126 layers can be mounted': _deep,
+  'random layers merge to the tree of a serial unpack, and their tars come back byte by byte': _random,
+  ...few
+} = others;
+testDriver(snapshotterRow(supervisor.snapshots('native')), {}, few);

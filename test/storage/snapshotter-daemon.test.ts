@@ -1,0 +1,227 @@
+/**
+ * A daemon whose images and containers are snapshots of the supervisor: what clients see of it, what `ctr` sees, what
+ * the figures of its disk are, and what becomes of snapshots and data that somebody else removes.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import { docker, dockerOk } from '../support/cli.js';
+import { assertWithin } from '../support/disk.js';
+import { engineOk } from '../support/engine-commands.js';
+import { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { callJson } from '../support/http.js';
+import { archiveOf, load, oldArchive } from '../support/image-archives.js';
+import { buildImage, buildLayer, busyboxEntries } from '../support/image-builder.js';
+import { waitFor } from '../support/wait.js';
+
+interface DiskUsage {
+  readonly LayersSize: number;
+  readonly DataRoot: { readonly Size: number; readonly OtherDrivers: { readonly Driver: string }[] };
+}
+interface Fsck {
+  readonly drivers: readonly string[];
+  readonly findings: readonly unknown[];
+}
+
+const STORE = 'supervisor-snapshotter';
+const archive = archiveOf(
+  oldArchive(
+    buildImage({
+      layers: [
+        buildLayer([...busyboxEntries(), { path: 'etc/old', content: 'old' }, { path: 'etc/gone', content: 'gone' }]),
+        buildLayer([{ path: 'etc/.wh.gone' }, { path: 'etc/new', content: 'new' }]),
+      ],
+      config: { Cmd: ['sh'] },
+    }),
+    ['busybox:1'],
+  ),
+);
+
+describe('with snapshots of the supervisor', () => {
+  const cleanup = new Cleanup();
+  let engine: Engine;
+  const run = (...args: string[]): Promise<string> => dockerOk(engine, ['run', '--network', 'none', ...args]);
+  const fsck = (): Promise<Fsck> => callJson<Fsck>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
+  const at = (path: string): string => join(engine.dir, 'data', STORE, path);
+  const ctr = (...args: string[]): string =>
+    execFileSync('ctr', ['--address', join(engine.dir, 'exec/supervisor/supervisor.sock'), '-n', 'engine', ...args], {
+      encoding: 'utf8',
+    });
+  /** Lines of `ctr snapshots ls` by the names of the snapshots: their parents and kinds. */
+  const snapshots = (): ReadonlyMap<string, readonly string[]> =>
+    new Map(
+      ctr('snapshots', '--snapshotter', 'overlayfs', 'ls')
+        .split('\n')
+        .slice(1)
+        .filter((line) => line !== '')
+        .map((line) => line.split(/\s+/).filter((word) => word !== ''))
+        .map(([name = '', ...rest]) => [name, rest]),
+    );
+
+  before(async () => {
+    engine = await Engine.start(engined({ args: ['--feature', STORE] }));
+    cleanup.add(() => engine.close());
+    await load(engine, archive);
+  });
+  after(() => cleanup.run());
+
+  test('containers have the files of their image, and commit, diff, cp, export and build work', async () => {
+    const change = 'cat /etc/new; ls /etc/gone 2>&1 | wc -l; rm /etc/old; echo x >/y';
+    assert.equal(await run('--name', 'first', 'busybox:1', 'sh', '-c', change), 'new1');
+    assert.deepEqual((await dockerOk(engine, ['diff', 'first'])).split('\n').sort(), ['A /y', 'C /etc', 'D /etc/old']);
+    await dockerOk(engine, ['commit', 'first', 'committed:1']);
+    assert.equal(await run('--rm', 'committed:1', 'sh', '-c', 'cat /y; [ ! -e /etc/old ]'), 'x');
+    const copied = join(engine.dir, 'y');
+    await dockerOk(engine, ['cp', 'first:/y', copied]);
+    assert.equal(readFileSync(copied, 'utf8'), 'x\n');
+    assert.ok((await docker(engine, ['export', 'first'])).stdout.includes('etc/new'));
+    const dockerfile = 'FROM busybox:1\nRUN echo built >/built && rm /etc/new\nCOPY --from=committed:1 /y /copied\n';
+    await dockerOk(engine, ['build', '-q', '-t', 'built:1', '-'], { input: dockerfile });
+    assert.equal(
+      await run('--rm', 'built:1', 'sh', '-c', 'cat /built /copied; ls /etc/new 2>/dev/null || true'),
+      'built\nx',
+    );
+  });
+
+  test('info and inspect tell of the snapshotter where clients look', async () => {
+    const { Driver, DriverStatus } = await callJson<Record<string, unknown>>(engine.socketPath, 'GET', '/info');
+    assert.equal(Driver, 'overlayfs');
+    assert.deepEqual(DriverStatus, [['driver-type', 'io.containerd.snapshotter.v1']]);
+    const image = JSON.parse(await dockerOk(engine, ['image', 'inspect', 'busybox:1']))[0];
+    assert.deepEqual(image.GraphDriver, { Name: 'overlayfs', Data: null });
+    const container = JSON.parse(await dockerOk(engine, ['inspect', 'first']))[0];
+    assert.equal(container.Driver, 'overlayfs');
+    assert.equal(container.GraphDriver.Data, null);
+  });
+
+  test('layers are snapshots with the names of their chain IDs, and containers stand on them', async () => {
+    const { RootFS } = JSON.parse(await dockerOk(engine, ['image', 'inspect', 'busybox:1']))[0];
+    const found = snapshots();
+    const [base = '', second = ''] = RootFS.Layers as string[];
+    assert.deepEqual(found.get(base), ['Committed']);
+    const top = [...found].find(([, rest]) => rest[0] === base && rest[1] === 'Committed');
+    assert.ok(top && second !== '', 'the second layer stands on the first');
+    const id = await dockerOk(engine, ['inspect', '-f', '{{.Id}}', 'first']);
+    assert.deepEqual(found.get(id), [top[0], 'Active']);
+  });
+
+  test('the supervisor collects what was removed, and nothing else, also after a kill', async () => {
+    await run('--name', 'going', 'busybox:1', 'true');
+    const id = await dockerOk(engine, ['inspect', '-f', '{{.Id}}', 'going']);
+    const before = snapshots();
+    // Deleting a lease with --sync collects all that nothing holds.
+    const collect = (): void => {
+      ctr('leases', 'create', '--id', 'any');
+      ctr('leases', 'rm', '--sync', 'any');
+    };
+    collect();
+    assert.deepEqual([...snapshots().keys()].sort(), [...before.keys()].sort());
+    await engine.stop('SIGKILL');
+    await engine.start();
+    collect();
+    assert.equal(await dockerOk(engine, ['start', '-a', 'going']), '');
+    await engineOk(engine, ['rm', 'going']);
+    await dockerOk(engine, ['rmi', 'built:1']);
+    await waitFor('the snapshot to go', () => !snapshots().has(id));
+    assert.ok(snapshots().size < before.size);
+    assert.equal(await run('--rm', 'committed:1', 'cat', '/y'), 'x');
+  });
+
+  test('a size is refused, and leaves nothing', async () => {
+    const before = readdirSync(at('writable'));
+    const { stderr } = await docker(engine, ['create', '--storage-opt', 'size=1G', 'busybox:1']);
+    assert.match(stderr, /--storage-opt size is not supported by the snapshotter overlayfs/);
+    assert.deepEqual(readdirSync(at('writable')), before);
+  });
+
+  test('df agrees with the disk, and fsck finds nothing', async () => {
+    await run('--name', 'large', 'busybox:1', 'dd', 'if=/dev/urandom', 'of=/large', 'bs=1M', 'count=20');
+    await dockerOk(engine, ['commit', 'large', 'large:1']);
+    await waitFor('the trash to be empty', () => readdirSync(at('trash')).length === 0);
+    const data = join(engine.dir, 'data');
+    const usage = await callJson<DiskUsage>(engine.socketPath, 'GET', '/system/df');
+    const du = Number(execFileSync('du', ['-sxB1', data], { encoding: 'utf8' }).split('\t', 1)[0]);
+    assertWithin(usage.DataRoot.Size, du, 0.01, 'the data root');
+    assert.ok(usage.LayersSize > 20 << 20, `${usage.LayersSize} bytes of layers`);
+    const [large] = await callJson<{ readonly SizeRw: number; readonly Names: string[] }[]>(
+      engine.socketPath,
+      'GET',
+      '/containers/json?all=1&size=1&filters={"name":["large"]}',
+    );
+    assert.ok((large?.SizeRw ?? 0) >= 20 << 20);
+    assert.deepEqual((await fsck()).findings, []);
+    await dockerOk(engine, ['rm', 'large']);
+    await dockerOk(engine, ['rmi', 'large:1']);
+  });
+
+  test('a container whose snapshot somebody removed says so and can be removed', async () => {
+    await run('--name', 'bereft', 'busybox:1', 'true');
+    const id = await dockerOk(engine, ['inspect', '-f', '{{.Id}}', 'bereft']);
+    ctr('snapshots', '--snapshotter', 'overlayfs', 'rm', id);
+    assert.match((await docker(engine, ['start', 'bereft'])).stderr, /the snapshot .* of the container was removed/);
+    await engineOk(engine, ['rm', 'bereft']);
+  });
+
+  test('a start with another snapshotter, or with a supervisor that has lost the lease, gives nothing up', async () => {
+    await engine.stop();
+    const lease = readlinkSync(at('lease'));
+    const data = join(engine.dir, 'data');
+    // A start that ends before its containers are known leaves its bridge to the next one.
+    const start = (...args: string[]): Promise<unknown> =>
+      Engine.start(engined({ args: ['--data-root', data, '--bridge', 'none', '--feature', STORE, ...args] }));
+    await assert.rejects(
+      Engine.start(engined({ args: ['--bridge', 'none', '--feature', STORE, '--storage-driver', 'overlay2'] })),
+      /snapshotter not loaded: overlay2: the supervisor has no such snapshotter/,
+    );
+    await assert.rejects(
+      start('--storage-driver', 'native'),
+      /has images and containers of the snapshotter overlayfs: name that one/,
+    );
+    await assert.rejects(
+      start('--supervisor-namespace', 'other'),
+      (error: Error) =>
+        error.message.includes(`the supervisor does not know the lease ${lease}`) &&
+        error.message.includes('supervisor-namespace'),
+    );
+    assert.ok(existsSync(at('image')));
+    await engine.start();
+    assert.equal(await run('--rm', 'busybox:1', 'cat', '/etc/new'), 'new');
+  });
+
+  test('a layer whose snapshot is gone goes with its images, and the others stay', async () => {
+    await dockerOk(engine, ['build', '-q', '-t', 'other:1', '-'], {
+      input: 'FROM scratch\nENV a=b\nCOPY --from=busybox:1 /etc/new /x\n',
+    });
+    const { RootFS } = JSON.parse(await dockerOk(engine, ['image', 'inspect', 'other:1']))[0];
+    ctr('snapshots', '--snapshotter', 'overlayfs', 'rm', RootFS.Layers[0]);
+    await engine.stop();
+    await engine.start();
+    assert.match(engine.log, /whose snapshot sha256:[0-9a-f]+ was removed from the supervisor/);
+    assert.doesNotMatch(await dockerOk(engine, ['images']), /other/);
+    assert.equal(await run('--rm', 'busybox:1', 'cat', '/etc/new'), 'new');
+    assert.deepEqual((await fsck()).findings, []);
+  });
+
+  test('a storage driver leaves the snapshots alone, and tells of them', async () => {
+    await engine.stop();
+    const other = await Engine.start(engined({ args: ['--data-root', join(engine.dir, 'data')] }));
+    try {
+      assert.equal(await dockerOk(other, ['info', '-f', '{{.Driver}}']), 'overlay2');
+      assert.equal(await dockerOk(other, ['images', '-q']), '');
+      assert.match((await docker(other, ['info'])).stderr, /start the daemon with --feature supervisor-snapshotter/);
+      const usage = await callJson<DiskUsage>(other.socketPath, 'GET', '/system/df');
+      assert.deepEqual(
+        usage.DataRoot.OtherDrivers.map(({ Driver }) => Driver),
+        [STORE],
+      );
+    } finally {
+      await other.close();
+    }
+    await engine.start();
+    assert.equal(await run('--rm', 'busybox:1', 'cat', '/etc/new'), 'new');
+  });
+});
