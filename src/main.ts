@@ -5,6 +5,7 @@
  * debugger until then; and the environment of the process that starts the daemon cannot ask for one either. The other
  * flags keep V8 small. None of the flags can be set from inside a process that has started.
  */
+import { setFlagsFromString } from 'node:v8';
 import { DebugSignal } from './sys/process/debug-signal.js';
 
 const debugSignal = DebugSignal.hold();
@@ -15,5 +16,8 @@ if (command === 'dial-stdio') {
   const { stdin: input, stdout: output, stderr: complaints } = process;
   process.exit(await runDialStdio(words, process.env, { input, output, outputFd: output.fd, complaints }));
 }
+// The heap has its limit by now. As long as the flag stays, V8 refuses all code that was compiled without it: that of
+// Node's own modules, which would be compiled anew in every thread, and ours.
+setFlagsFromString('--max-semi-space-size=0');
 const { runCommandLine } = await import('./command-line.js');
 process.exitCode = await runCommandLine(process.argv.slice(2), debugSignal);

@@ -351,10 +351,13 @@ test('V8 takes the code that the build kept; without it, and with other code, th
   const [script = '', code = ''] = ['.cjs', '.code'].map((end) =>
     join(bundle, names.find((name) => name.startsWith('engined-') && name.endsWith(end)) ?? ''),
   );
-  const flags = / node (--.*) "\$0"/.exec(await readFile(main, 'utf8'))?.[1]?.split(' ') ?? [];
+  const text = await readFile(main, 'utf8');
+  const flags = / node (--.*) "\$0"/.exec(text)?.[1]?.split(' ') ?? [];
+  const [, reset = ''] = /setFlagsFromString\("(.*?)"\)/.exec(text) ?? [];
   const load = `
     const { readFileSync } = require('node:fs');
     const [script, code] = process.argv.slice(1);
+    require('node:v8').setFlagsFromString('${reset}');
     const cachedData = readFileSync(code);
     const { Script } = require('node:vm');
     console.log(new Script(readFileSync(script, 'latin1'), { cachedData }).cachedDataRejected);`;
