@@ -45,6 +45,12 @@ const NETWORK = [
 /** Names of network namespaces are files below /run, which all sandboxes share; there each gets its own directory. */
 const MOUNTS = 'mkdir -p /run/netns && mount -t tmpfs netns /run/netns';
 
+/**
+ * Nothing in a sandbox reaches the world. Certificates of the machine for that are left out, because every Node would
+ * read all of them as it starts.
+ */
+const { NODE_EXTRA_CA_CERTS: _certificates, ...HOST } = process.env;
+
 const running = new Map();
 let countedCpuSeconds = 0;
 /** Set once all are ended: nothing begins after that. */
@@ -84,7 +90,7 @@ export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
       'sandbox',
       ...command,
     ],
-    { cwd, stdio: ['ignore', output, output], env: { ...process.env, ...env, TMPDIR: temp, ENGINE_TEST_MARK: mark } },
+    { cwd, stdio: ['ignore', output, output], env: { ...HOST, ...env, TMPDIR: temp, ENGINE_TEST_MARK: mark } },
   );
   closeSync(output);
   running.set(child, { mark, temp });

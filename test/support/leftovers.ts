@@ -72,9 +72,14 @@ function links(): string[] {
     .filter((name) => name !== '');
 }
 
-/** Rules, chains of one's own, and policies other than to accept; a table without any of these is no change. */
+/**
+ * Rules, chains of one's own, and policies other than to accept; a table without any of these is no change. One program
+ * says at first whether there is anything at all, as every engine asks several times.
+ */
 function firewall(): string[] {
-  const tables = lines('nft', ['list', 'tables']).filter((line) => line.includes(' engine-bridges-'));
+  const ruleset = lines('nft', ['list', 'ruleset']).map((line) => line.trim());
+  if (isPlain(ruleset) && !hasLegacyTables()) return [];
+  const tables = ruleset.filter((line) => line.startsWith('table ') && line.includes(' engine-bridges-'));
   const rules = ['iptables-save', 'ip6tables-save'].flatMap((program) =>
     lines(program, [])
       .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
@@ -82,6 +87,30 @@ function firewall(): string[] {
       .map((line) => `${program}: ${line}`),
   );
   return [...rules, ...tables];
+}
+
+/** Tells whether there is nothing but built-in chains that accept everything, in tables of nobody in particular. */
+function isPlain(ruleset: readonly string[]): boolean {
+  const isBuiltIn = (line: string): boolean => line.startsWith('type ') && line.endsWith(' policy accept;');
+  const chains = ruleset.filter((line) => line.startsWith('chain '));
+  return (
+    chains.length === ruleset.filter(isBuiltIn).length &&
+    ruleset.every(
+      (line) =>
+        line === '}' ||
+        isBuiltIn(line) ||
+        line.startsWith('chain ') ||
+        (line.startsWith('table ') && !line.includes(' engine-bridges-')),
+    )
+  );
+}
+
+/** Tells whether this network namespace has tables of the kind that nft does not show. */
+function hasLegacyTables(): boolean {
+  return ['ip_tables_names', 'ip6_tables_names'].some((file) => {
+    const path = join('/proc/self/net', file);
+    return existsSync(path) && readFileSync(path, 'utf8') !== '';
+  });
 }
 
 /** The control group of a name in each hierarchy that has it. */
