@@ -46,6 +46,7 @@ export async function logFixture(t: TestContext, driverName = 'json-file') {
     dir,
     seen,
     driver,
+    container,
     path: driverName === 'local' ? join(dir, 'local-logs', 'container.log') : join(dir, `${ID}-json.log`),
     open: (changes: Partial<Parameters<typeof driver.open>[0]> = {}): Promise<ContainerLog> =>
       driver.open({ ...container, ...changes }),

@@ -1,7 +1,7 @@
 /** Log drivers over the plugin protocol. They are managed plugins, because they share a directory with the daemon. */
-import type { LogInfo, LogPlugin, LogPlugins } from '../ports/log-plugin.js';
+import type { LogInfo, LogPlugin, LogPlugins, LogQuery } from '../ports/log-plugin.js';
 import type { RunningPlugin } from '../ports/managed-plugin.js';
-import { PLUGIN_LIMITS } from './plugin-client.js';
+import { memberOf, PLUGIN_LIMITS } from './plugin-client.js';
 import { Plugin, type PluginOptions } from './plugin.js';
 
 /** The plugin sees its directory of FIFOs here. */
@@ -51,6 +51,20 @@ class ProtocolLogPlugin implements LogPlugin {
 
   async stopLogging(fifo: string): Promise<void> {
     await this.plugin.ask('LogDriver.StopLogging', { File: `${SEEN_AT}/${fifo}` }, LIMITS);
+  }
+
+  async canRead(): Promise<boolean> {
+    try {
+      const answer = await this.plugin.call('LogDriver.Capabilities', {});
+      return memberOf(memberOf(answer, 'cap'), 'readlogs') === true;
+    } catch {
+      // Older drivers do not know the question.
+      return false;
+    }
+  }
+
+  readLogs(info: LogInfo, wanted: LogQuery, signal: AbortSignal): Promise<AsyncIterable<Buffer>> {
+    return this.plugin.stream('LogDriver.ReadLogs', { Info: info, Config: wanted }, signal);
   }
 
   close(): void {

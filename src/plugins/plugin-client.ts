@@ -56,6 +56,22 @@ export class PluginClient {
     }
   }
 
+  /**
+   * Calls a method whose answer lasts. There is no time limit, because many plugins begin it only when they have
+   * something to tell. Whoever stops taking pieces, or aborts, ends the connection, which no other call uses.
+   * @throws EngineError as `call`, but nothing is tried again; a break later on is thrown while pieces are taken.
+   */
+  async stream(method: string, argument: unknown, signal: AbortSignal): Promise<AsyncIterable<Buffer>> {
+    const body = JSON.stringify(argument);
+    const agent = await makeAgent(this.#address);
+    signal.throwIfAborted();
+    const outgoing = this.#request(method, body, agent).once('close', () => agent.destroy());
+    signal.addEventListener('abort', () => outgoing.destroy(), { once: true });
+    const response = await responseTo(outgoing, method, body);
+    if (response.statusCode === 200) return piecesOf(response, method);
+    throw refusal(method, response.statusCode, await readAnswer(response, method));
+  }
+
   /** Ends idle connections. Calls in flight are not touched. */
   close(): void {
     this.#agent?.destroy();
@@ -65,17 +81,9 @@ export class PluginClient {
   async #callOnce(method: string, body: string, callMs: number): Promise<unknown> {
     this.#agent ??= await makeAgent(this.#address);
     const outgoing = this.#request(method, body, this.#agent);
-    let timer: NodeJS.Timeout | undefined;
     try {
-      const timeUp = new Promise<never>((_resolve, reject) => {
-        timer = setTimeout(
-          () => reject(deadline(`${method}: no answer within ${callMs / 1000} seconds`, { code: 'PLUGIN' })),
-          callMs,
-        );
-      });
-      return await Promise.race([answerTo(outgoing, method, body), timeUp]);
+      return await within(method, callMs, answerTo(outgoing, method, body));
     } finally {
-      clearTimeout(timer);
       // A connection that is still busy is of no use to later calls; a free one no longer belongs to the request.
       if (!outgoing.writableFinished || outgoing.res?.complete !== true) outgoing.destroy();
     }
@@ -98,19 +106,52 @@ export class PluginClient {
   }
 }
 
+async function within<T>(method: string, callMs: number, answer: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  try {
+    const timeUp = new Promise<never>((_resolve, reject) => {
+      timer = setTimeout(
+        () => reject(deadline(`${method}: no answer within ${callMs / 1000} seconds`, { code: 'PLUGIN' })),
+        callMs,
+      );
+    });
+    return await Promise.race([answer, timeUp]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 async function answerTo(outgoing: ClientRequest, method: string, body: string): Promise<unknown> {
-  const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    outgoing.once('response', resolve);
-    outgoing.on('error', (error) => reject(broken(method, error, outgoing.reusedSocket)));
-    outgoing.end(body);
-  });
+  const response = await responseTo(outgoing, method, body);
   const text = await readAnswer(response, method);
-  if (response.statusCode !== 200)
-    throw internal(`${method}: ${failureText(text) ?? `status ${response.statusCode}`}`, { code: PLUGIN_REFUSED });
+  if (response.statusCode !== 200) throw refusal(method, response.statusCode, text);
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
     throw internal(`${method}: the answer is not JSON`, { code: 'PLUGIN', cause });
+  }
+}
+
+/** Sends the request. Resolves when the answer begins, and rejects when the connection breaks. */
+function responseTo(outgoing: ClientRequest, method: string, body: string): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    outgoing.once('response', resolve);
+    outgoing.on('error', (error) => reject(broken(method, error, outgoing.reusedSocket)));
+    outgoing.end(body);
+  });
+}
+
+function refusal(method: string, status: number | undefined, text: string): EngineError {
+  return internal(`${method}: ${failureText(text) ?? `status ${status}`}`, { code: PLUGIN_REFUSED });
+}
+
+async function* piecesOf(response: IncomingMessage, method: string): AsyncGenerator<Buffer> {
+  try {
+    yield* response as AsyncIterable<Buffer>;
+  } catch (error) {
+    throw broken(method, error);
+  } finally {
+    response.destroy();
   }
 }
 

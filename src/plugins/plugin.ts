@@ -57,6 +57,17 @@ export class Plugin {
     }
   }
 
+  /** Calls a method whose answer is a stream. @throws as `activate`, `managed` and `PluginClient.stream`. */
+  async stream(method: string, argument: unknown, signal: AbortSignal): Promise<AsyncIterable<Buffer>> {
+    const client = await this.#client();
+    try {
+      return await client.stream(method, argument, signal);
+    } catch (error) {
+      if (isEngineError(error, 'unavailable')) this.close();
+      throw error;
+    }
+  }
+
   /**
    * Calls as `call` does, for methods that report failures in a member `Err`. @throws also EngineError internal with
    * that text.

@@ -48,40 +48,36 @@ export interface ContainerLog {
   read(options: LogReadOptions): AsyncIterableIterator<Buffer>;
 }
 
+/** A container as log drivers know it. */
+export interface LoggedContainer {
+  readonly id: string;
+  /** Directory of the container's own files. */
+  readonly dir: string;
+  readonly driver: string;
+  readonly options: Readonly<Record<string, string>>;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly env: readonly string[];
+  readonly name: string;
+  readonly imageName: string;
+  /** Drivers add this to records; the tag option uses it, too. */
+  readonly imageId?: string;
+  readonly command?: readonly string[];
+  /** RFC 3339. */
+  readonly created?: string;
+  /**
+   * True if the container runs already when the daemon comes back. A server that cannot be reached is then no failure;
+   * the log waits for it.
+   */
+  readonly isRunning?: boolean;
+}
+
 export interface LogDriver {
   /**
    * Opens (creating) the log of a container for writing and reading. Throws invalid for unknown drivers and options.
    */
-  open(container: {
-    readonly id: string;
-    readonly dir: string;
-    readonly driver: string;
-    readonly options: Readonly<Record<string, string>>;
-    readonly labels: Readonly<Record<string, string>>;
-    readonly env: readonly string[];
-    readonly name: string;
-    readonly imageName: string;
-    /** Drivers add this to records; the tag option uses it, too. */
-    readonly imageId?: string;
-    readonly command?: readonly string[];
-    /** RFC 3339. */
-    readonly created?: string;
-    /**
-     * True if the container runs already when the daemon comes back. A server that cannot be reached is then no
-     * failure; the log waits for it.
-     */
-    readonly isRunning?: boolean;
-  }): Promise<ContainerLog>;
+  open(container: LoggedContainer): Promise<ContainerLog>;
   /** Reads the log of a container that does not run; a log without files reads as empty. */
-  read(
-    container: {
-      readonly id: string;
-      readonly dir: string;
-      readonly driver: string;
-      readonly options: Readonly<Record<string, string>>;
-    },
-    options: LogReadOptions,
-  ): AsyncIterableIterator<Buffer>;
+  read(container: LoggedContainer, options: LogReadOptions): AsyncIterableIterator<Buffer>;
   /** Checks driver and options at create time. Throws invalid with the Engine API's text. */
   validate(driver: string, options: Readonly<Record<string, string>>): void;
 }

@@ -8,7 +8,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { cliCalls } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry, type EngineWithRegistry } from '../support/engine-with-image.js';
-import { call, callJson } from '../support/http.js';
+import { call, callJson, open } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
 import { makePluginDir, pluginConfig, PluginRuntime } from '../support/managed-plugin.js';
 import { waitFor } from '../support/wait.js';
@@ -140,6 +140,31 @@ describe('a managed log plugin', () => {
     await waitFor('no FIFO to be left', () =>
       places.every((name) => readdirSync(join(engine.dir, 'exec/plugins', name, 'logging')).length === 0),
     );
+  });
+
+  test('that reads logs is asked for them, and no copy is kept', async () => {
+    await ok('plugin', 'disable', '-f', 'team/logs');
+    await ok('plugin', 'set', 'team/logs', 'args=reads');
+    await ok('plugin', 'enable', 'team/logs');
+    const script = 'echo one; echo two >&2; until [ -e /go ]; do sleep 0.1; done; echo three';
+    const id = await ok('run', '-d', '--name', 'told', '--log-driver', 'team/logs', image, 'sh', '-c', script);
+    await waitFor('the plugin to take two', () => engine.log.includes('/told took two'));
+    const got = await cli(['logs', 'told']);
+    assert.deepEqual([got.stdout, got.stderr], ['one\n', 'two\n']);
+    const last = await cli(['logs', '-t', '--tail', '1', 'told']);
+    assert.match(`${last.stdout}${last.stderr}`, /^20\S+Z (one|two)\n$/);
+    const left = call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1&tail=0`);
+    const gone = await open(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1&tail=1`);
+    gone.message.on('error', () => undefined);
+    gone.close();
+    const told = (): number => engine.log.split('/told was told').length - 1;
+    await waitFor('the plugin to hear that a follower left', () => told() === 3);
+    await ok('exec', 'told', 'touch', '/go');
+    assert.match((await left).text, /three\n$/);
+    await ok('wait', 'told');
+    assert.equal(await ok('logs', 'told'), 'one\nthree');
+    assert.ok(!readdirSync(join(engine.dir, 'data/containers', id)).includes('container-cached.log'));
+    await ok('rm', 'told');
     await ok('plugin', 'rm', '-f', 'team/logs');
   });
 });

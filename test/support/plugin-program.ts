@@ -33,11 +33,12 @@ const shown = (name: string): object => ({
 
 const handlers: Readonly<Record<string, Handler>> = {
   'Plugin.Activate': () => ({ Implements: ['VolumeDriver'] }),
-  'LogDriver.Capabilities': () => ({ Cap: { ReadLogs: false } }),
+  'LogDriver.Capabilities': () => ({ Cap: { ReadLogs: process.argv.includes('reads') } }),
+  'LogDriver.ReadLogs': (argument, response) => tell(argument, response),
   'LogDriver.StartLogging': ({ File = '', Info }) => {
-    const { Config, ContainerName } = Info as unknown as { Config: Record<string, string>; ContainerName: string };
+    const { Config, ContainerName, ContainerID } = Info as unknown as LogInfo;
     if (Config['refuse'] !== undefined) throw new Error(`refused: ${Config['refuse']}`);
-    follow(File, ContainerName);
+    follow(File, ContainerName, keptOf(ContainerID));
   },
   'LogDriver.StopLogging': ({ File = '' }) => void streams.delete(File),
   'VolumeDriver.Capabilities': () => ({ Capabilities: { Scope: 'local' } }),
@@ -76,8 +77,47 @@ const handlers: Readonly<Record<string, Handler>> = {
 
 const streams = new Map<string, ReadStream>();
 
+interface LogInfo {
+  readonly Config: Readonly<Record<string, string>>;
+  readonly ContainerName: string;
+  readonly ContainerID: string;
+}
+
+/** A log that the plugin has: entries behind their lengths, and those who follow it. */
+interface Kept {
+  readonly entries: Buffer[];
+  readonly readers: Set<ServerResponse>;
+  isOpen: boolean;
+}
+
+const logs = new Map<string, Kept>();
+
+function keptOf(id: string): Kept {
+  const kept = logs.get(id) ?? { entries: [], readers: new Set(), isOpen: false };
+  logs.set(id, kept);
+  return kept;
+}
+
+/** Answers with the last entries of a log, and with those to come. */
+function tell(argument: Argument, response: ServerResponse): ServerResponse {
+  const { Info, Config } = argument as unknown as { Info: LogInfo; Config: { Tail: number; Follow: boolean } };
+  const kept = keptOf(Info.ContainerID);
+  process.stdout.write(`${Info.ContainerName} asked for ${Config.Tail}\n`);
+  response.write(
+    Buffer.concat(Config.Tail < 0 ? kept.entries : kept.entries.slice(Math.max(kept.entries.length - Config.Tail, 0))),
+  );
+  if (Config.Follow && kept.isOpen) kept.readers.add(response);
+  else response.end();
+  response.on('close', () => {
+    kept.readers.delete(response);
+    process.stdout.write(`${Info.ContainerName} was told\n`);
+  });
+  return response;
+}
+
 /** Prints the lines of a log: each record is behind its length, and its third field is the line. */
-function follow(file: string, prefix: string): void {
+function follow(file: string, prefix: string, kept: Kept): void {
+  kept.isOpen = true;
   let rest = Buffer.alloc(0);
   const stream = createReadStream(file);
   streams.set(file, stream);
@@ -85,6 +125,8 @@ function follow(file: string, prefix: string): void {
     rest = Buffer.concat([rest, Buffer.from(chunk)]);
     while (rest.length >= 4 && rest.length >= 4 + rest.readUInt32BE()) {
       const record = rest.subarray(4, 4 + rest.readUInt32BE());
+      kept.entries.push(Buffer.from(rest.subarray(0, 4 + record.length)));
+      for (const reader of kept.readers) reader.write(kept.entries.at(-1));
       rest = rest.subarray(4 + record.length);
       // Source (2 bytes and its text), time (a varint of 9 bytes behind its tag), then the line.
       const at = 2 + (record[1] ?? 0) + 10;
@@ -92,7 +134,11 @@ function follow(file: string, prefix: string): void {
       process.stdout.write(`${prefix} took ${record.subarray(at + 2, at + 2 + length).toString()}\n`);
     }
   });
-  stream.on('close', () => process.stdout.write(`${prefix} ended\n`));
+  stream.on('close', () => {
+    kept.isOpen = false;
+    for (const reader of kept.readers) reader.end();
+    process.stdout.write(`${prefix} ended\n`);
+  });
   stream.on('error', () => undefined);
 }
 

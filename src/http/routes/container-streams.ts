@@ -5,6 +5,7 @@ import { parseDetachKeys, DetachScanner } from '../../logs/attach/detach-keys.js
 import type { LogDriver, LogReadOptions } from '../../ports/logs.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import type { ContainerIo, ContainerIoRegistry } from '../../actors/container/streams/container-io.js';
+import { loggedContainer } from '../../actors/container/streams/logged-container.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';
@@ -199,6 +200,5 @@ function readLog(
   options: LogReadOptions,
 ): AsyncIterableIterator<Buffer> {
   if (io.log) return io.log.read(options);
-  const { Type, Config } = record.hostConfig.LogConfig;
-  return deps.logs.read({ id: record.id, dir: deps.dir(record.id), driver: Type, options: Config }, options);
+  return deps.logs.read(loggedContainer(record, deps.dir(record.id)), options);
 }

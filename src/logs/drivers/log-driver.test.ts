@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdir, truncate } from 'node:fs/promises';
 import { test } from 'node:test';
 import { isEngineError } from '../../errors/engine-error.js';
-import { ALL, ID, logFixture, readAll } from '../log-fixture.js';
+import { ALL, logFixture, readAll } from '../log-fixture.js';
 
 test('drivers and options are checked with the known texts', async (t) => {
   const { driver } = await logFixture(t);
@@ -65,13 +65,13 @@ test('values are checked when the log is opened', async (t) => {
 });
 
 test('none takes output and cannot be read', async (t) => {
-  const { open, driver, dir } = await logFixture(t, 'none');
+  const { open, driver, container } = await logFixture(t, 'none');
   const log = await open();
   assert.equal(log.write('stdout', Buffer.from('x')), true);
   const unreadable = (error: unknown): boolean =>
     isEngineError(error, 'not-implemented') && error.message === 'configured logging driver does not support reading';
   assert.throws(() => log.read(ALL), unreadable);
-  assert.throws(() => driver.read({ id: ID, dir, driver: 'none', options: {} }, ALL), unreadable);
+  assert.throws(() => driver.read(container, ALL), unreadable);
   await log.close();
 });
 

@@ -2,7 +2,7 @@
 import { dirname, join } from 'node:path';
 import { invalid, messageOf, notImplemented, EngineError } from '../../errors/engine-error.js';
 import type { LogPlugins } from '../../ports/log-plugin.js';
-import type { ContainerLog, LogDriver } from '../../ports/logs.js';
+import type { ContainerLog, LogDriver, LoggedContainer, LogReadOptions } from '../../ports/logs.js';
 import { FileLog, readFiles } from '../writing/file-log.js';
 import { jsonFormat } from './json-format.js';
 import { logAttributes } from '../options/log-attributes.js';
@@ -19,18 +19,18 @@ import {
 } from '../options/log-options.js';
 import type { LogOptions } from '../options/option-values.js';
 import { LateSink } from '../remote/late-sink.js';
-import type { RemoteDriver } from '../remote/remote-driver.js';
+import type { RemoteDriver, RemoteReader } from '../remote/remote-driver.js';
 import { REMOTE_DRIVERS } from '../remote/remote-drivers.js';
 import { openPluginSink } from '../remote/plugin-log.js';
+import { readPluginLog } from '../remote/plugin-log-reader.js';
 import { RemoteLog } from '../remote/remote-log.js';
 import { localFormat } from './local-format.js';
 import { lastTime } from '../reading/log-start.js';
+import { Stoppable } from '../reading/stoppable.js';
 import type { LogObserver } from '../observer.js';
 import type { RecordFormat } from './record-format.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
 import { ownMember } from '../../text/own-member.js';
-
-type LoggedContainer = Parameters<LogDriver['open']>[0];
 
 interface FileDriver {
   readonly format: RecordFormat;
@@ -99,19 +99,41 @@ export function createLogDriver(observe: (containerId: string) => LogObserver, p
       }
     },
 
-    read({ id, dir, driver: name, options: logOptions }, options) {
-      const driver = ownMember(FILE_DRIVERS, name) ?? (name !== 'none' && isCached(logOptions) ? CACHE : undefined);
-      if (driver) {
-        const path = driver.path(dir, id);
+    read(container, options) {
+      const { driver: name, options: logOptions } = container;
+      const fromFiles = (driver: FileDriver): AsyncIterableIterator<Buffer> => {
+        const path = driver.path(container.dir, container.id);
         // A log that is being closed may have output that is not in its file yet.
         return (
           openLogs.get(path)?.read({ ...options, follow: false }) ??
-          readFiles(path, driver.format, options, observe(id))
+          readFiles(path, driver.format, options, observe(container.id))
         );
+      };
+      const local = ownMember(FILE_DRIVERS, name) ?? (name !== 'none' && isCached(logOptions) ? CACHE : undefined);
+      const remote = driverOf(name);
+      if (remote?.reader) {
+        const reader = remote.reader(container);
+        return new Stoppable((signal) => readRemote(reader, options, signal, local && (() => fromFiles(local))));
       }
+      if (local) return fromFiles(local);
       throw unreadable();
     },
   };
+}
+
+/** Reads from the remote side where that can be, else from the local copy. */
+async function* readRemote(
+  reader: Promise<RemoteReader | undefined>,
+  options: LogReadOptions,
+  signal: AbortSignal,
+  readCopy: (() => AsyncIterableIterator<Buffer>) | undefined,
+): AsyncGenerator<Buffer, undefined> {
+  const read = (await reader) ?? readCopy;
+  if (read === undefined) throw unreadable();
+  const log = read(options);
+  signal.addEventListener('abort', () => void log.return?.(), { once: true });
+  signal.throwIfAborted();
+  yield* log;
 }
 
 function isOwn(name: string): boolean {
@@ -128,6 +150,10 @@ function pluginDriver(name: string, plugins: LogPlugins | undefined): RemoteDriv
       if (plugin === undefined)
         throw invalid(`logger: no log driver named '${name}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
       return openPluginSink(plugin, container);
+    },
+    reader: async (container) => {
+      const plugin = plugins.find(name);
+      return plugin && (await plugin.canRead()) ? (options) => readPluginLog(plugin, container, options) : undefined;
     },
   };
 }
@@ -150,10 +176,12 @@ async function openRemoteLog(
       ...observer,
       dropped: (lines) => observer.failed(undefined, `${lines} lines are missing in the local copy of the log`),
     };
-    const cache = isCached(container.options)
-      ? await openFileLog(CACHE, container, {}, copyObserver, openLogs)
-      : undefined;
-    return new RemoteLog({ sink, cache, maxBufferBytes: bufferLimit(container.options), observer });
+    const read = await driver.reader?.(container);
+    const cache =
+      isCached(container.options) && read === undefined
+        ? await openFileLog(CACHE, container, {}, copyObserver, openLogs)
+        : undefined;
+    return new RemoteLog({ sink, cache, read, maxBufferBytes: bufferLimit(container.options), observer });
   } catch (error) {
     sink.close();
     throw error;

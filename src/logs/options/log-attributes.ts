@@ -1,11 +1,9 @@
 /** A container's labels, environment and identity add these attributes to its log records. */
-import type { LogDriver } from '../../ports/logs.js';
+import type { LoggedContainer } from '../../ports/logs.js';
 import { compilePattern, type Pattern, PatternError } from '../../text/pattern.js';
 import { WorkBudget } from '../../text/work-budget.js';
 import { badOption } from './option-values.js';
 import { renderTag } from './log-tag.js';
-
-type LoggedContainer = Parameters<LogDriver['open']>[0];
 
 /** Returns the attributes for files: those of `extraAttributes`, and `tag` if it is set. Throws invalid. */
 export function logAttributes(container: LoggedContainer): Record<string, string> {

@@ -1,10 +1,9 @@
 /** The `tag` of a log: a template in the small part of Go's language that tags are written in. */
 import { hostname } from 'node:os';
-import type { LogDriver } from '../../ports/logs.js';
+import type { LoggedContainer } from '../../ports/logs.js';
 import { badOption } from './option-values.js';
 import { ownMember } from '../../text/own-member.js';
 
-type LoggedContainer = Parameters<LogDriver['open']>[0];
 type Fields = Readonly<Record<string, string | undefined>>;
 
 /** A tag is limited because it is in every record, and `pad` or the name of a long command can make it long. */

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { internal, messageOf, unavailable } from '../../errors/engine-error.js';
+import type { LoggedContainer } from '../../ports/logs.js';
 import type { StreamName } from '../../ports/logs.js';
 import { extraAttributes } from '../options/log-attributes.js';
 import { tagOf } from '../options/log-tag.js';
@@ -17,7 +18,7 @@ import { isTransportUrl, parseTransportUrl, splitHostPort } from './address.js';
 import { dialStream, type StreamTarget } from './dial.js';
 import { packArrayHead, packEntries, packMapHead, packString, packTime, unpackAck } from './message-pack.js';
 import { ReconnectingStream, writeAll } from './reconnecting-stream.js';
-import { ATTRIBUTE_OPTIONS, refuseUnknown, type LoggedContainer, type RemoteDriver } from './remote-driver.js';
+import { ATTRIBUTE_OPTIONS, refuseUnknown, type RemoteDriver } from './remote-driver.js';
 import { DEFAULT_BATCH, type RemoteRecord } from './remote-sink.js';
 
 const OPTIONS = [

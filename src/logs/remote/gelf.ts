@@ -3,13 +3,14 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { deflateSync, gzipSync } from 'node:zlib';
 import { internal, invalid, messageOf } from '../../errors/engine-error.js';
+import type { LoggedContainer } from '../../ports/logs.js';
 import { extraAttributes } from '../options/log-attributes.js';
 import { tagOf } from '../options/log-tag.js';
 import { badOption, parseInteger, type LogOptions } from '../options/option-values.js';
 import { isTransportUrl, parseTransportUrl, splitHostPort } from './address.js';
 import { dialStream } from './dial.js';
 import { ReconnectingStream, writeAll } from './reconnecting-stream.js';
-import { ATTRIBUTE_OPTIONS, type LoggedContainer, type RemoteDriver } from './remote-driver.js';
+import { ATTRIBUTE_OPTIONS, type RemoteDriver } from './remote-driver.js';
 import { DEFAULT_BATCH, type RemoteRecord, type RemoteSink } from './remote-sink.js';
 import { UdpSender } from './udp-sender.js';
 

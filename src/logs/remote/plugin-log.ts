@@ -7,9 +7,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { internal } from '../../errors/engine-error.js';
 import type { LogInfo, LogPlugin } from '../../ports/log-plugin.js';
+import type { LoggedContainer } from '../../ports/logs.js';
 import { makeFifo } from '../../sys/files/inode.js';
 import { encodeLogEntry } from './log-entry.js';
-import type { LoggedContainer } from './remote-driver.js';
+import { infoOf } from './log-info.js';
 import { DEFAULT_BATCH, type RemoteRecord, type RemoteSink } from './remote-sink.js';
 
 /** A plugin may open its end after it has answered, within this time. */
@@ -123,23 +124,4 @@ function write(socket: Socket, bytes: Buffer, signal: AbortSignal): Promise<void
       else resolve();
     });
   });
-}
-
-function infoOf(container: LoggedContainer): LogInfo {
-  const { id, name, options, command = [], imageId = '', imageName, created = '', env, labels } = container;
-  const [ContainerEntrypoint = '', ...ContainerArgs] = command;
-  return {
-    Config: options,
-    ContainerID: id,
-    ContainerName: `/${name.replace(/^\//, '')}`,
-    ContainerEntrypoint,
-    ContainerArgs,
-    ContainerImageID: imageId,
-    ContainerImageName: imageName,
-    ContainerCreated: created,
-    ContainerEnv: env,
-    ContainerLabels: labels,
-    LogPath: '',
-    DaemonName: 'engined',
-  };
 }

@@ -1,9 +1,7 @@
 /** One kind of remote log: checks its options and opens it. */
-import type { LogDriver } from '../../ports/logs.js';
+import type { LoggedContainer, LogReadOptions } from '../../ports/logs.js';
 import { badOption, type LogOptions } from '../options/option-values.js';
 import type { RemoteSink } from './remote-sink.js';
-
-export type LoggedContainer = Parameters<LogDriver['open']>[0];
 
 export interface RemoteDriver {
   /** Its own options, when a name is all that can be wrong with them: a configuration is checked against these. */
@@ -12,7 +10,11 @@ export interface RemoteDriver {
   validate(options: LogOptions): void;
   /** Connects. If it throws, the start of the container is refused. `signal` aborts when the log is closed. */
   open(container: LoggedContainer, signal: AbortSignal): Promise<RemoteSink>;
+  /** Returns a reader of what the remote side has. Undefined: it reads no logs, so that a local copy is needed. */
+  reader?(container: LoggedContainer): Promise<RemoteReader | undefined>;
 }
+
+export type RemoteReader = (options: LogReadOptions) => AsyncIterableIterator<Buffer>;
 
 /** Options that most drivers take. */
 export const ATTRIBUTE_OPTIONS = ['labels', 'labels-regex', 'env', 'env-regex', 'tag'] as const;

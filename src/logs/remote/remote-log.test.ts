@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerLog } from '../../ports/logs.js';
-import { ALL, collect, ID, logFixture, readAll } from '../log-fixture.js';
+import { ALL, collect, logFixture, readAll } from '../log-fixture.js';
 
 const LINE_BYTES = 100;
 
@@ -146,7 +146,7 @@ test(
   async (t) => {
     const remote = await server(t);
     remote.stall();
-    const { open, driver, dir, seen } = await logFixture(t, 'syslog');
+    const { open, driver, container, seen } = await logFixture(t, 'syslog');
     const options = { 'syslog-address': remote.address(), mode: 'non-blocking', 'max-buffer-size': '32m' };
     const log = await open({ options });
     const printed = 100_000;
@@ -160,7 +160,7 @@ test(
     await closing;
     assert.ok(log.droppedLines > 0);
     assert.equal(seen.dropped, log.droppedLines);
-    const stopped = await collect(driver.read({ id: ID, dir, driver: 'syslog', options }, ALL));
+    const stopped = await collect(driver.read({ ...container, options }, ALL));
     assert.equal(stopped.length, printed * LINE_BYTES);
   },
 );

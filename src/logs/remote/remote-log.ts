@@ -11,6 +11,7 @@ import { DropReport } from '../writing/drop-report.js';
 import { LineSplitter } from '../writing/line-splitter.js';
 import type { LogObserver } from '../observer.js';
 import type { Piece } from '../drivers/record-format.js';
+import type { RemoteReader } from './remote-driver.js';
 import type { RemoteRecord, RemoteSink } from './remote-sink.js';
 
 /** When a container has ended, the remote side has this long to take the rest. */
@@ -27,6 +28,8 @@ export interface RemoteLogOptions {
   readonly sink: RemoteSink;
   /** Everything is written to this log, too, and read from it. */
   readonly cache: ContainerLog | undefined;
+  /** Reads from the remote side where there is no cache; undefined where that cannot be read. */
+  readonly read?: RemoteReader | undefined;
   /** Bytes that may wait in non-blocking mode; undefined in blocking mode. */
   readonly maxBufferBytes: number | undefined;
   readonly observer: LogObserver;
@@ -41,6 +44,7 @@ export class RemoteLog implements ContainerLog {
   readonly path = '';
   readonly #sink: RemoteSink;
   readonly #cache: ContainerLog | undefined;
+  readonly #read: RemoteLogOptions['read'];
   readonly #observer: LogObserver;
   readonly #drops: DropReport;
   /** Bytes that may wait in non-blocking mode. */
@@ -60,9 +64,10 @@ export class RemoteLog implements ContainerLog {
   readonly #hurry = new AbortController();
   #closing: Promise<void> | undefined;
 
-  constructor({ sink, cache, maxBufferBytes, observer }: RemoteLogOptions) {
+  constructor({ sink, cache, read, maxBufferBytes, observer }: RemoteLogOptions) {
     this.#sink = sink;
     this.#cache = cache;
+    this.#read = read;
     this.#observer = observer;
     this.#drops = new DropReport(observer);
     this.#maxBufferBytes = maxBufferBytes;
@@ -102,9 +107,9 @@ export class RemoteLog implements ContainerLog {
   }
 
   read(options: LogReadOptions): AsyncIterableIterator<Buffer> {
-    if (!this.#cache)
-      throw notImplemented('configured logging driver does not support reading', { code: 'LOG_UNREADABLE' });
-    return this.#cache.read(options);
+    if (this.#cache) return this.#cache.read(options);
+    if (this.#read) return this.#read(options);
+    throw notImplemented('configured logging driver does not support reading', { code: 'LOG_UNREADABLE' });
   }
 
   get #isLossy(): boolean {

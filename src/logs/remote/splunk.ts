@@ -7,10 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { internal, messageOf } from '../../errors/engine-error.js';
+import type { LoggedContainer } from '../../ports/logs.js';
 import { extraAttributes } from '../options/log-attributes.js';
 import { tagOf } from '../options/log-tag.js';
 import { badOption, parseBoolean, parseInteger, type LogOptions } from '../options/option-values.js';
-import { refuseUnknown, type LoggedContainer, type RemoteDriver } from './remote-driver.js';
+import { refuseUnknown, type RemoteDriver } from './remote-driver.js';
 import type { RemoteRecord } from './remote-sink.js';
 
 const OPTIONS = [

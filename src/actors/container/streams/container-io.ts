@@ -9,6 +9,7 @@ import type { ProcessStdio, StdioPaths } from '../../../ports/supervisor.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 import type { Undo } from '../life/undo.js';
+import { loggedContainer } from './logged-container.js';
 
 /** A start needs these parts of the streams. */
 export interface OpenedIo {
@@ -67,24 +68,8 @@ export class ContainerIo {
     await this.#openStdin(stdio);
   }
 
-  #openLog(
-    { id, config, hostConfig, name, image, path, args, created }: ContainerRecord,
-    isRunning = false,
-  ): Promise<ContainerLog> {
-    return this.deps.logs.open({
-      id,
-      dir: this.deps.records.dir(id),
-      driver: hostConfig.LogConfig.Type,
-      options: hostConfig.LogConfig.Config,
-      labels: config.Labels,
-      env: config.Env ?? [],
-      name: name.slice(1),
-      imageName: config.Image,
-      imageId: image,
-      command: [path, ...args],
-      created,
-      isRunning,
-    });
+  #openLog(record: ContainerRecord, isRunning = false): Promise<ContainerLog> {
+    return this.deps.logs.open({ ...loggedContainer(record, this.deps.records.dir(record.id)), isRunning });
   }
 
   #use(stdio: ProcessStdio, log: ContainerLog): void {
