@@ -27,6 +27,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['authorization plugins', ({ parts }) => parts.authorization.close()],
   ['events', ({ parts }) => parts.drivers.events.close()],
   ['kept replies', ({ parts }) => parts.drivers.keptReplies.close()],
+  ['kept output', ({ parts }) => parts.drivers.keeper.close()],
   ['workers', closeWorkers],
   ['volume plugins', ({ parts }) => parts.drivers.volumePlugins.close()],
   ['log plugins', ({ parts }) => parts.drivers.logPlugins.close()],

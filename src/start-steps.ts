@@ -74,11 +74,14 @@ export const bringBackContainers: Step = async (life) => {
     log: base.log,
     loaded: life.loaded,
     containers: lives.containers,
+    ios: lives.ios,
     tasks,
     layers,
     ioRoot: lives.deps.ioRoot,
     network,
   });
+  // All output that it kept for us is read, or kept by our own one.
+  drivers.keeper.endEarlier();
   life.hasRecovered = true;
 };
 

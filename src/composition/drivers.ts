@@ -2,7 +2,6 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type { ContainerRecord } from '../actors/container/container.record.js';
-import type { StdioFactory } from '../actors/container/deps.js';
 import { ContainerRecords } from '../actors/container/records.js';
 import { DiskUsages } from '../actors/engine/disk-usage.js';
 import { openEventLog } from '../events/event-log.js';
@@ -34,21 +33,18 @@ import { readRecord, writeRecord } from '../storage/record-store.js';
 import { Volumes } from '../storage/volumes.js';
 import { rootOwner } from '../sys/users/id-maps.js';
 import { inheritedLimits } from '../sys/process/limits.js';
-import { createStdio, reopenStdio } from '../supervisor/stdio.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
 import { inSteps } from '../text/steps.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { creationDefaults } from './settings.js';
+import { composeStdio } from './stdio.js';
+import { DescriptorKeeper } from '../sys/process/descriptor-keeper.js';
 import { BUILD, PRODUCT_VERSION } from '../version.js';
 import type { Base } from './base.js';
 import { createEngineMetrics, type EngineMetricsDeps } from './metrics.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
 const MAX_WORKERS = 3;
-const STDIO: StdioFactory = {
-  create: async (request) => createStdio(request),
-  reopen: async (paths) => reopenStdio(paths),
-};
 
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
@@ -94,6 +90,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const inherited = inheritedLimits();
   const cdiSpecDirs = (): readonly string[] => cdiDirs(config.cdiSpecDirs, live.current.features);
   const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, appArmor, cdiSpecDirs: cdiSpecDirs() }));
+  const keeper = new DescriptorKeeper(join(base.execRoot, 'keepers'));
   const usage = new DiskUsages({ dataRoot, layers, pool });
   return {
     usage,
@@ -119,7 +116,8 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     pluginPlaces,
     archives: new ArchiveWorkers(idMaps),
     specs: inSteps('specs', specs),
-    stdio: inSteps('stdio', STDIO),
+    keeper,
+    stdio: inSteps('stdio', composeStdio(keeper, log)),
   };
 }
 

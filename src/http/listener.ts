@@ -62,7 +62,7 @@ const ACCEPT_BATCH = 64;
 /** Share of the descriptors that connections leave to containers, images and logs. */
 const RESERVED_DESCRIPTORS = 0.25;
 /** A client that has connected sends its request at once; a close waits for it this long. */
-const FIRST_REQUEST_MS = 500;
+const FIRST_REQUEST_MS = 1000;
 /** Pause between looks at the replies that are still being sent. */
 const REPLYING_MS = 2;
 /** Pause of accepting when the system has no descriptors or memory left. */

@@ -2,14 +2,15 @@
  * A process's standard streams as FIFOs: the shim copies between them and the process. They are sockets of the event
  * loop (never fs streams, which would each hold a thread of the pool), so a paused reader stops the process itself.
  */
-import { mkdirSync, rmdirSync, rmSync } from 'node:fs';
+import { closeSync, constants, mkdirSync, openSync, rmdirSync, rmSync } from 'node:fs';
 import { rm, rmdir } from 'node:fs/promises';
 import type { Socket } from 'node:net';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { finished } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { internal, messageOf, unavailable } from '../errors/engine-error.js';
 import type { ProcessStdio, StdioPaths } from '../ports/supervisor.js';
+import type { DescriptorKeeper } from '../sys/process/descriptor-keeper.js';
 import { makeFifo, openFifoReader, openFifoWriter } from './fifo.js';
 
 // The shim opens its end within the Create or Start call; these cover a slow one.
@@ -24,6 +25,8 @@ export interface StdioRequest {
   readonly stderr: boolean;
   /** With a terminal there is no separate stderr: everything comes on stdout. */
   readonly terminal: boolean;
+  /** Told when the FIFOs are removed. */
+  readonly onClose?: () => void;
 }
 
 /**
@@ -66,10 +69,36 @@ export function createStdio(request: StdioRequest): ProcessStdio {
 
 /**
  * Opens the FIFOs of a process that is already running, after a restart of the daemon. A FIFO that is gone yields no
- * stream. For a process that has exited no 'end' ever comes: what it wrote last is lost with its shim's copy.
+ * stream. For a process that has exited no 'end' ever comes: `readRest` is for these.
  */
-export function reopenStdio(paths: StdioPaths): ProcessStdio {
-  return new FifoStdio(paths, openReader(paths.stdout, 'if-present'), openReader(paths.stderr, 'if-present'));
+export function reopenStdio(paths: StdioPaths, onClose?: () => void): ProcessStdio {
+  const all = { stdout: true, stderr: true, ...(onClose === undefined ? {} : { onClose }) };
+  return new FifoStdio(paths, openReader(paths.stdout, 'if-present'), openReader(paths.stderr, 'if-present'), all);
+}
+
+/**
+ * Has the outputs of a process kept: what is in them outlives the daemon and the process, to be read by `readRest`.
+ * @throws EngineError when nobody can keep them.
+ */
+export async function keepOutputs(keeper: DescriptorKeeper, { stdout, stderr }: StdioPaths): Promise<void> {
+  const fds: number[] = [];
+  try {
+    for (const path of [stdout, stderr]) {
+      if (path !== '') fds.push(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK));
+    }
+    if (fds.length > 0) await keeper.hold(keptName(stdout), fds);
+  } finally {
+    for (const fd of fds) closeSync(fd);
+  }
+}
+
+/** Ends what `keepOutputs` began. */
+export function releaseOutputs(keeper: DescriptorKeeper, { stdout }: Pick<StdioPaths, 'stdout'>): void {
+  keeper.release(keptName(stdout));
+}
+
+function keptName(stdout: string): string {
+  return basename(dirname(stdout));
 }
 
 class FifoStdio implements ProcessStdio {
@@ -79,14 +108,16 @@ class FifoStdio implements ProcessStdio {
   readonly #readers: readonly Socket[];
   #stdin: Socket | undefined;
   #isClosed = false;
+  readonly #onClose: (() => void) | undefined;
 
   constructor(
     paths: StdioPaths,
     stdout: Socket | undefined,
     stderr: Socket | undefined,
-    wanted: { readonly stdout: boolean; readonly stderr: boolean } = { stdout: true, stderr: true },
+    wanted: Pick<StdioRequest, 'stdout' | 'stderr' | 'onClose'> = { stdout: true, stderr: true },
   ) {
     this.paths = paths;
+    this.#onClose = wanted.onClose;
     this.stdout = wanted.stdout ? stdout : undefined;
     this.stderr = wanted.stderr ? stderr : undefined;
     this.#readers = [stdout, stderr].filter((reader) => reader !== undefined);
@@ -128,6 +159,7 @@ class FifoStdio implements ProcessStdio {
     this.#isClosed = true;
     for (const socket of [this.#stdin, ...this.#readers]) socket?.destroy();
     await removeFifos(this.paths);
+    this.#onClose?.();
   }
 }
 

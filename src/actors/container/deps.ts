@@ -19,8 +19,13 @@ export interface StdioFactory {
     readonly stdout: boolean;
     readonly stderr: boolean;
     readonly terminal: boolean;
+    /** The content of the FIFOs is kept while the daemon is away, also when the process ends meanwhile. */
+    readonly isKept?: boolean;
   }): Promise<ProcessStdio>;
+  /** Opens the FIFOs of a process that went on without the daemon; they are kept further. */
   reopen(paths: StdioPaths): Promise<ProcessStdio>;
+  /** Yields what a process that ended without the daemon left in a FIFO. */
+  rest(path: string): AsyncIterable<Buffer>;
 }
 
 /** The files that the daemon keeps for a container and mounts into it. */

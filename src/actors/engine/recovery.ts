@@ -4,10 +4,12 @@ import type { Logger } from '../../ports/logger.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
+import type { ContainerInput } from '../container/container.context.js';
 import type { ContainerDirectory } from '../container/directory.js';
 import { taskExit } from '../kit/task-exit.js';
 import type { LoadedRecords } from '../container/records.js';
 import { reconcile } from '../container/life/reconcile.js';
+import type { ContainerIoRegistry } from '../container/streams/container-io.js';
 import { removeStaleStreams, removeStreams } from '../container/streams/stream-files.js';
 import { wantsStartAtBoot } from '../container/life/restart-policy.js';
 
@@ -18,6 +20,7 @@ export interface RecoveryDeps {
   readonly log: Logger;
   readonly loaded: LoadedRecords;
   readonly containers: ContainerDirectory;
+  readonly ios: ContainerIoRegistry;
   readonly tasks: TaskService;
   readonly layers: LayerStore;
   /** The FIFOs of containers are in this directory. */
@@ -33,6 +36,7 @@ export async function recoverContainers({
   log,
   loaded,
   containers,
+  ios,
   tasks,
   layers,
   ioRoot,
@@ -49,6 +53,7 @@ export async function recoverContainers({
   const inputs = found.map((record) => reconcile(record, taskById.get(record.id), now));
   const known = new Set([...found.map(({ id }) => id), ...damaged.map(({ id }) => id)]);
   const idle = new Set(inputs.flatMap(({ phase, record }) => (phase === 'idle' ? [record.id] : [])));
+  await recoverOutput(inputs, ios, log);
   await removeStaleStreams(ioRoot, new Set(taskById.keys())).catch((error: unknown) =>
     log.error({ err: error }, 'what is left of the streams of containers is not removed'),
   );
@@ -96,6 +101,21 @@ export async function recoverContainers({
         log.error({ err: error, container: record.id }, 'restart policy could not start the container'),
       );
   }
+}
+
+/** Logs the last output of containers that have ended meanwhile, before their tasks and FIFOs go. */
+async function recoverOutput(inputs: readonly ContainerInput[], ios: ContainerIoRegistry, log: Logger): Promise<void> {
+  const ended = inputs.flatMap(({ phase, record }) => (phase === 'exited' ? [record] : []));
+  await Promise.all(
+    ended.map((record) =>
+      ios
+        .get(record.id)
+        .recover(record)
+        .catch((error: unknown) =>
+          log.error({ err: error, container: record.id }, 'the last output of a container is not logged'),
+        ),
+    ),
+  );
 }
 
 /** Kills a task and deletes it, which the supervisor does only when its process has ended. */

@@ -5,6 +5,7 @@ import { SOL_SOCKET } from './socket-calls.js';
 
 // linux/socket.h; the same on every architecture that we have binaries for.
 const SCM_RIGHTS = 1;
+const MSG_PEEK = 0x2;
 const MSG_CTRUNC = 0x8;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
@@ -53,15 +54,20 @@ export interface DescriptorMessage {
 }
 
 /**
- * Receives a message of up to `maxBytes`, without waiting.
+ * Receives a message of up to `maxBytes`, without waiting. With `peeks` it stays where it is; its descriptors are given
+ * all the same.
  * @returns undefined when none is there; a message without bytes when the other side is gone.
  * @throws EngineError code ECONNRESET, EMFILE when there was no room for all of its descriptors.
  */
-export function receiveDescriptors(fd: number, maxBytes: number): DescriptorMessage | undefined {
+export function receiveDescriptors(
+  fd: number,
+  maxBytes: number,
+  { peeks = false } = {},
+): DescriptorMessage | undefined {
   const bytes = Buffer.alloc(maxBytes);
   const control = Buffer.alloc(controlBytes(MAX_DESCRIPTORS));
   const { header, held } = messageHeader(bytes, control);
-  const count = recvmsg(fd, header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const count = recvmsg(fd, header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | (peeks ? MSG_PEEK : 0));
   const errno = count < 0 ? libc.errno() : 0;
   held.length = 0;
   if (errno === EAGAIN) return undefined;

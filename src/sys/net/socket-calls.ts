@@ -6,6 +6,7 @@ import { libc } from '../ffi/libc.js';
 export const AF_UNIX = 1;
 export const SOCK_STREAM = 1;
 export const SOCK_DGRAM = 2;
+export const SOCK_SEQPACKET = 5;
 export const SOCK_NONBLOCK = 0o4000;
 export const SOCK_CLOEXEC = 0o2000000;
 export const SOL_SOCKET = 1;

@@ -49,18 +49,20 @@ export interface BackgroundProcess {
 /**
  * Starts a program in a session of its own, so that no signal of a terminal ends it. `complaint` returns the beginning
  * of what it wrote to its standard error so far.
+ * @param others descriptors that it has from 3 on.
  * @throws EngineError as `runProgram`.
  */
 export async function startInBackground(
   file: string,
   args: readonly string[],
+  others: readonly number[] = [],
 ): Promise<BackgroundProcess & { complaint(): string }> {
   const none = openSync('/dev/null', constants.O_RDWR);
   const errors = memfdCreate('stderr', MFD_CLOEXEC | MFD_ALLOW_SEALING);
   try {
     ftruncateSync(errors, COMPLAINT_BYTES);
     addSeals(errors, F_ADD_SEALS, F_SEAL_GROW);
-    const pid = await spawnProgram(file, args, { stdio: [none, none, errors], hasOwnSession: true });
+    const pid = await spawnProgram(file, args, { stdio: [none, none, errors, ...others], hasOwnSession: true });
     let complaint: string | undefined;
     const watched = watch(pid, openPidfd(pid), () => {
       takeStatus(pid);

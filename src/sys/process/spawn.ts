@@ -96,7 +96,7 @@ export async function runProgram(file: string, args: readonly string[], input = 
 }
 
 export interface SpawnOptions {
-  /** Descriptors that the program has as 0, 1, 2. */
+  /** Descriptors that the program has as 0, 1, 2 and so on. */
   readonly stdio: readonly number[];
   /** Signals for the group of this process, as those of a terminal, do not reach it then. */
   readonly hasOwnSession?: boolean;

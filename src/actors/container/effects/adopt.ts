@@ -1,5 +1,5 @@
 /** Takes over a task that survived the daemon or its actor. */
-import { internal } from '../../../errors/engine-error.js';
+import { internal, isEngineError } from '../../../errors/engine-error.js';
 import type { TaskInfo } from '../../../ports/supervisor.js';
 import { TASK_GONE } from '../container.effects.types.js';
 import { withState, type ContainerRecord } from '../container.record.js';
@@ -16,7 +16,10 @@ export async function adoptContainer(
   if (isInPlace) return seen(found, await taskOf(deps, found.id));
   // This comes first: networks that are not taken over are removed, whatever else fails.
   const record = await adoptNetworks(deps, found);
-  const task = await taskOf(deps, record.id);
+  const task = await taskOf(deps, record.id).catch(async (error: unknown) => {
+    if (isEngineError(error) && error.code === TASK_GONE) await ios.get(record.id).recover(record);
+    throw error;
+  });
   await deps.layers.mount(record.id);
   await new VolumeUse(deps, record).adopt();
   await ios.get(record.id).reopen(record, task.stdio);

@@ -54,6 +54,7 @@ export class ContainerIo {
         stdout: true,
         stderr: !config.Tty,
         terminal: config.Tty,
+        isKept: true,
       }),
       this.#openLog(record),
     ]);
@@ -66,6 +67,25 @@ export class ContainerIo {
     const [stdio, log] = await Promise.all([this.deps.stdio.reopen(paths), this.#openLog(record, true)]);
     this.#use(stdio, log);
     await this.#openStdin(stdio);
+  }
+
+  /**
+   * Logs what a container wrote last, which has ended while the daemon was away. Its FIFOs are kept by others until it
+   * is read.
+   */
+  async recover(record: ContainerRecord): Promise<void> {
+    const log = await this.#openLog(record, true);
+    const dir = `${this.deps.ioRoot}/${record.id}`;
+    const pass = async (stream: StreamName): Promise<void> => {
+      for await (const piece of this.deps.stdio.rest(`${dir}/${stream}`)) {
+        if (!log.write(stream, piece)) await new Promise<void>((resolve) => log.onceDrained(resolve));
+      }
+    };
+    try {
+      await Promise.all([pass('stdout'), pass('stderr')]);
+    } finally {
+      await this.#end(log);
+    }
   }
 
   #openLog(record: ContainerRecord, isRunning = false): Promise<ContainerLog> {

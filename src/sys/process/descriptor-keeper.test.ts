@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import {
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { makeFifo } from '../files/inode.js';
+import { DescriptorKeeper } from './descriptor-keeper.js';
+
+const dir = mkdtempSync(join(tmpdir(), 'keeper-'));
+after(() => rmSync(dir, { recursive: true, force: true }));
+
+/** Makes a FIFO with text in it, and has its reading end kept; nobody else has it open then. */
+async function fill(keeper: DescriptorKeeper, name: string, text: string): Promise<string> {
+  const path = join(dir, name);
+  makeFifo(path);
+  const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const writer = openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
+  writeSync(writer, text);
+  await keeper.hold(name, [reader]);
+  closeSync(writer);
+  closeSync(reader);
+  return path;
+}
+
+function contentOf(path: string): string {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const bytes = Buffer.alloc(100);
+  const count = readSync(fd, bytes, 0, 100, null);
+  closeSync(fd);
+  return bytes.toString('utf8', 0, count);
+}
+
+/** The processes that wait in a directory of keepers, with their resident memory in kB. */
+function keepersOf(place: string): number[] {
+  return readdirSync('/proc').flatMap((pid) => {
+    try {
+      if (!readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`cat\0${place}/`)) return [];
+      return [Number(/^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0)];
+    } catch {
+      return [];
+    }
+  });
+}
+
+async function untilKeepers(place: string, count: number): Promise<void> {
+  while (keepersOf(place).length !== count) await delay(10);
+}
+
+test('what is in a pipe outlives its ends, and goes with the keeper or when it is released', async () => {
+  const place = join(dir, 'keepers');
+  const keeper = new DescriptorKeeper(place);
+  const paths = await Promise.all(Array.from({ length: 300 }, (_, i) => fill(keeper, `pipe${i}`, `text ${i}`)));
+  const [rss = 0, ...others] = keepersOf(place);
+  assert.deepEqual(others, []);
+  assert.ok(rss > 0 && rss < 8192, `${rss} kB`);
+  // Most are given back, so that the queue is swept; the others must survive that.
+  for (let i = 0; i < 290; i++) keeper.release(`pipe${i}`);
+  assert.deepEqual(
+    paths.slice(290).map(contentOf),
+    Array.from({ length: 10 }, (_, i) => `text ${290 + i}`),
+  );
+  assert.equal(contentOf(paths[0] ?? ''), '', 'nobody has it open any more');
+  // A keeper that holds something stays when its daemon ends, and ends when the next one says so.
+  await fill(keeper, 'last', 'last words');
+  keeper.close();
+  await delay(50);
+  assert.equal(keepersOf(place).length, 1);
+  const next = new DescriptorKeeper(place);
+  const again = await fill(next, 'again', 'of the next');
+  assert.equal(contentOf(join(dir, 'last')), 'last words');
+  await fill(next, 'then', 'kept by the next');
+  next.endEarlier();
+  await untilKeepers(place, 1);
+  assert.equal(contentOf(join(dir, 'then')), 'kept by the next');
+  next.release('again');
+  next.release('then');
+  assert.equal(contentOf(again), 'of the next', 'the queue is not swept for so few');
+  next.close();
+  await untilKeepers(place, 0);
+});

@@ -1,0 +1,132 @@
+/**
+ * Keeps descriptors open beyond the end of this process, so that what is in a pipe outlives its writers and us. A
+ * service manager could do it as long as its unit is not stopped; this keeper needs none.
+ *
+ * The descriptors lie in the queue of a pair of sockets, as messages that nobody receives, and a small process has the
+ * pair open: it costs about a megabyte, and a message some hundred bytes. It waits in open(2) on a FIFO that nobody
+ * writes to. Whoever opens that FIFO for writing ends it, so no process number is needed, which might be another's.
+ */
+import { closeSync, constants, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { closeFd } from '../files/fd.js';
+import { makeFifo } from '../files/inode.js';
+import { libc } from '../ffi/libc.js';
+import { receiveDescriptors, sendDescriptors } from '../net/descriptor-messages.js';
+import { SOL_SOCKET } from '../net/socket-calls.js';
+import { socketPair } from '../net/socket-pair.js';
+import { startInBackground } from './background.js';
+
+/** Reads the file that it is given; every system has it. */
+const PROGRAM = 'cat';
+// linux/socket.h; the same on every architecture that we have binaries for.
+const SO_SNDBUFFORCE = 32;
+/** The kernel counts about a thousand bytes for a message. */
+const QUEUE_BYTES = 64 << 20;
+/** Messages are a name; descriptors that are not needed any more stay in the queue until there are so many of them. */
+const NAME_BYTES = 256;
+const STALE = 64;
+
+const setsockopt = libc.checked<[fd: number, level: number, name: number, value: Int32Array, length: number]>(
+  'setsockopt',
+  'int setsockopt(int fd, int level, int name, const void *value, uint32_t length)',
+);
+
+export class DescriptorKeeper {
+  readonly #dir: string;
+  /** Descriptors go in at one end and stay in the queue of the other. */
+  #pair: readonly [into: number, queue: number] | undefined;
+  /** Resolves when the process runs. Nothing is kept before. */
+  #started: Promise<void> | undefined;
+  /** Name of the FIFO that our process waits for. */
+  #own: string | undefined;
+  /** The entry of each name that is in the queue and needed. */
+  readonly #held = new Map<string, string>();
+  #queued = 0;
+
+  /** @param dir a directory for the keepers alone, whose path names the daemon. It is made when it is needed. */
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /**
+   * Keeps descriptors under a name of up to 255 bytes, until `release`. They still belong to the caller.
+   * @throws EngineError when the process cannot be started, or the system has no room.
+   */
+  async hold(name: string, fds: readonly number[]): Promise<void> {
+    await (this.#started ??= this.#start());
+    if (this.#pair === undefined) return;
+    // Numbered, because a name comes again.
+    const entry = `${name}\0${(lastEntry += 1)}`;
+    sendDescriptors(this.#pair[0], Buffer.from(entry), fds);
+    this.#queued++;
+    this.#held.set(name, entry);
+  }
+
+  release(name: string): void {
+    if (!this.#held.delete(name)) return;
+    if (this.#queued - this.#held.size > Math.max(STALE, this.#held.size)) this.#sweep();
+  }
+
+  /**
+   * Ends the keepers of earlier processes. What they had and nobody else has is gone then.
+   */
+  endEarlier(): void {
+    for (const name of listed(this.#dir)) if (name !== this.#own) endKeeper(join(this.#dir, name));
+  }
+
+  /** Ends this process's keeper if it holds nothing; else it stays for the next daemon. */
+  close(): void {
+    if (this.#pair !== undefined) for (const fd of this.#pair) closeFd(fd);
+    this.#pair = undefined;
+    if (this.#held.size === 0 && this.#own !== undefined) endKeeper(join(this.#dir, this.#own));
+  }
+
+  async #start(): Promise<void> {
+    mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
+    this.#own = randomBytes(8).toString('hex');
+    const fifo = join(this.#dir, this.#own);
+    makeFifo(fifo);
+    const pair = socketPair('messages');
+    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, Int32Array.of(QUEUE_BYTES), 4);
+    await startInBackground(PROGRAM, [fifo], pair);
+    this.#pair = pair;
+  }
+
+  /** Takes what is stale out of the queue. Whatever stays is put in again before it is taken out. */
+  #sweep(): void {
+    if (this.#pair === undefined) return;
+    const [into, queue] = this.#pair;
+    const held = new Set(this.#held.values());
+    const all = this.#queued;
+    for (let i = 0; i < all; i++) {
+      const first = receiveDescriptors(queue, NAME_BYTES, { peeks: true });
+      if (first === undefined) return;
+      const isHeld = held.has(first.bytes.toString());
+      if (isHeld) sendDescriptors(into, first.bytes, first.fds);
+      const taken = receiveDescriptors(queue, NAME_BYTES);
+      for (const fd of [...first.fds, ...(taken?.fds ?? [])]) closeFd(fd);
+      if (!isHeld) this.#queued--;
+    }
+  }
+}
+
+let lastEntry = 0;
+
+/** A process that waits for a writer reads the end of the file when this one has gone. */
+function endKeeper(fifo: string): void {
+  try {
+    closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK));
+  } catch {
+    // Nobody waits.
+  }
+  rmSync(fifo, { force: true });
+}
+
+function listed(dir: string): string[] {
+  try {
+    return readdirSync(dir);
+  } catch {
+    return []; // Nothing was ever kept.
+  }
+}

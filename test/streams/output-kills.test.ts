@@ -1,0 +1,109 @@
+/**
+ * The output of containers while the daemon is killed, and while it is away: every line is in the log once, also when
+ * the container ends meanwhile. OUTPUT_KILLS=20 OUTPUT_CONTAINERS=10 is the long run.
+ */
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Cleanup } from '../support/cleanup.js';
+import { engineOk } from '../support/engine-commands.js';
+import { removeContainers } from '../support/container-removal.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import type { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { call } from '../support/http.js';
+import { randomNumbers } from '../support/random-numbers.js';
+import { waitFor } from '../support/wait.js';
+
+const KILLS = Number(process.env['OUTPUT_KILLS'] ?? 4);
+const CONTAINERS = Number(process.env['OUTPUT_CONTAINERS'] ?? 4);
+const SEED = Number(process.env['ENGINE_TEST_SEED'] ?? Date.now() % 1_000_000);
+/** Each container writes a hundred lines so often in a second. */
+const BURSTS = 10;
+const KINDS = [[], ['-t'], ['--log-driver', 'local']];
+
+const cleanup = new Cleanup();
+const random = randomNumbers(SEED);
+const gates = mkdtempSync(join(tmpdir(), 'gates-'));
+let engine: Engine;
+let image: string;
+
+before(async () => {
+  cleanup.add(async () => rmSync(gates, { recursive: true }));
+  ({ engine, image } = await startEngineWithImage(cleanup, engined({ args: ['--live-restore'] })));
+  cleanup.add(() => removeContainers(engine));
+});
+after(() => cleanup.run());
+
+interface Writer {
+  readonly name: string;
+  readonly pid: string;
+}
+
+let writers = 0;
+
+/** Writes numbered lines until its gate is there, then how many they are. */
+async function startWriter(): Promise<Writer> {
+  const name = `writer${writers}`;
+  const flags = KINDS[writers % KINDS.length] ?? [];
+  writers++;
+  const block = 'seq $((i * 100)) $((i * 100 + 99)); i=$((i + 1))';
+  const script = `i=0; while [ ! -e /gates/${name} ]; do ${block}; sleep ${1 / BURSTS}; done; echo $((i * 100)) end`;
+  await engineOk(engine, ['run', '-d', '--name', name, '-v', `${gates}:/gates`, ...flags, image, 'sh', '-c', script]);
+  return { name, pid: await engineOk(engine, ['inspect', '-f', '{{.State.Pid}}', name]) };
+}
+
+async function check({ name }: Writer): Promise<void> {
+  await waitFor(`the end of ${name}`, async () => {
+    return (await engineOk(engine, ['inspect', '-f', '{{.State.Status}}', name])) === 'exited';
+  });
+  const { body } = await call(engine.socketPath, 'GET', `/containers/${name}/logs?stdout=1&stderr=1`);
+  const isTty = (await engineOk(engine, ['inspect', '-f', '{{.Config.Tty}}', name])) === 'true';
+  const lines = (isTty ? body : withoutFrames(body)).toString().replaceAll('\r', '').trimEnd().split('\n');
+  const count = Number(/^(\d+) end$/.exec(lines.pop() ?? '')?.[1] ?? -1);
+  const odd = lines.findIndex((line, at) => line !== String(at));
+  const around = lines.slice(Math.max(0, odd - 2), odd + 3).join(' ');
+  assert.ok(
+    odd < 0 && lines.length === count,
+    `${name} (seed ${SEED}): ${lines.length} of ${count} lines; at ${odd}: ${around}`,
+  );
+  linesSeen += count;
+  await engineOk(engine, ['rm', name]);
+}
+
+let linesSeen = 0;
+
+function withoutFrames(body: Buffer): Buffer {
+  const pieces: Buffer[] = [];
+  for (let at = 0; at < body.length;) {
+    const length = body.readUInt32BE(at + 4);
+    pieces.push(body.subarray(at + 8, at + 8 + length));
+    at += 8 + length;
+  }
+  return Buffer.concat(pieces);
+}
+
+test('every line is logged once, whenever the daemon is killed', async () => {
+  const live: Writer[] = [];
+  for (let i = 0; i < CONTAINERS; i++) live.push(await startWriter());
+  const problems: unknown[] = [];
+  for (let round = 0; round < KILLS; round++) {
+    await delay(200 + random(500));
+    // The last time a daemon ends as it is told to.
+    await engine.stop(round === KILLS - 1 ? 'SIGTERM' : 'SIGKILL');
+    const ending = live.shift();
+    assert.ok(ending);
+    writeFileSync(join(gates, ending.name), '');
+    await waitFor(`the process of ${ending.name} to end`, () => !existsSync(`/proc/${ending.pid}/exe`));
+    await engine.start();
+    await check(ending).catch((error: unknown) => problems.push(error));
+    live.push(await startWriter());
+  }
+  for (const { name } of live) writeFileSync(join(gates, name), '');
+  for (const writer of live) await check(writer).catch((error: unknown) => problems.push(error));
+  console.log(`${linesSeen} lines of ${writers} containers over ${KILLS} ends of the daemon`);
+  assert.deepEqual(problems, []);
+});
