@@ -40,6 +40,8 @@ const TEST = {
   git: 'git',
   'ssh-keygen': 'openssh-client',
   sshd: 'openssh-server',
+  prometheus: 'prometheus',
+  promtool: 'prometheus',
 };
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };

@@ -21,6 +21,7 @@ import { HealthChecks } from '../actors/health/health-checks.js';
 import { runProbe } from '../actors/health/probe.js';
 import { InFlight } from '../actors/kit/in-flight.js';
 import { Pace } from '../actors/kit/pace.js';
+import { AllUsages } from '../actors/stats/all-usages.js';
 import { StatsFeeds } from '../actors/stats/feeds.js';
 import { isDigest } from '../images/reference.js';
 import { buildResources } from '../runtime/resources.js';
@@ -78,6 +79,13 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
   const mounts = parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'));
   const reader = batchedStats((targets) => drivers.promptPool.run('read-stats', { mounts, targets }));
   const statsFeeds = new StatsFeeds({ log, reader, container: (id) => views.get(id) });
+  const ids = (): string[] =>
+    views
+      .list()
+      .filter(({ state }) => state.pid !== 0)
+      .map(({ id }) => id);
+  const usages = new AllUsages(ids, (id) => statsFeeds.read(id));
+  metrics.readUsages(() => usages.all());
   const lives: Containers = { views, deps, ios, hooks, containers, services, execs, healthChecks, statsFeeds };
   followViews(base, drivers, lives);
   followTasks(base, drivers, lives);

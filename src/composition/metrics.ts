@@ -1,5 +1,6 @@
 /**
- * Turns what happens in the daemon into metrics. Without an address to serve them, nothing of it is loaded or counted.
+ * Turns what happens in the daemon into metrics. Until there is somebody to read them, an address that serves them or a
+ * first request for `/metrics`, nothing of it is loaded or counted.
  */
 import type { ContainerRecord } from '../actors/container/container.record.js';
 import type { NetworkAction } from '../actors/container/deps.js';
@@ -7,12 +8,13 @@ import { EngineError, isEngineError } from '../errors/engine-error.js';
 import { createFront, type Front } from '../http/front.js';
 import type { Listener } from '../http/listener.js';
 import type { RequestObserver } from '../http/request-observer.js';
-import { metricsRoutes } from '../http/routes/metrics.js';
+import { metricsRoutes, type MetricsSource } from '../http/routes/metrics.js';
 import type { LogObserver } from '../logs/observer.js';
 import type { EventType } from '../ports/events.js';
 import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
 import type { EngineIdentity, Metrics } from '../telemetry/metrics.js';
+import type { UsageSource } from './container-metrics.js';
 import { PRODUCT_VERSION } from '../version.js';
 
 export interface EngineMetricsDeps {
@@ -29,10 +31,11 @@ export interface EngineMetricsDeps {
   eventSubscribers(): number;
 }
 
-export interface EngineMetrics {
-  /** Counts requests; undefined when there are no metrics. */
-  readonly requests: RequestObserver | undefined;
-  readonly pulls: { received(bytes: number): void; failed(error: unknown): void } | undefined;
+export interface EngineMetrics extends MetricsSource {
+  readonly requests: RequestObserver;
+  readonly pulls: { received(bytes: number): void; failed(error: unknown): void };
+  /** From now on single containers have metrics, too. */
+  readUsages(source: UsageSource): void;
   event(type: EventType, action: string): void;
   /** Runs an action on networks; counts its duration when it succeeds. */
   counted<T>(action: NetworkAction, run: () => Promise<T>): Promise<T>;
@@ -50,18 +53,32 @@ export interface EngineMetrics {
 }
 
 export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<EngineMetrics> {
-  const metrics = deps.address === '' ? undefined : await loadMetrics(deps);
+  let metrics: Metrics | undefined;
+  let loading: Promise<Metrics> | undefined;
+  const load = (): Promise<Metrics> => (loading ??= loadMetrics(deps));
+  if (deps.address !== '') metrics = await load();
+  let usages: UsageSource | undefined;
   let listener: Listener | undefined;
+  const source: MetricsSource = {
+    async read() {
+      metrics ??= await load();
+      const { containerMetrics } = await import('./container-metrics.js');
+      const ofContainers = usages === undefined ? '' : await containerMetrics(deps.containers(), usages);
+      return { contentType: metrics.contentType, text: (await metrics.text()) + ofContainers };
+    },
+  };
   return {
-    requests: metrics && {
+    ...source,
+    requests: {
       answered: (method, pattern, status, seconds, isWhole) =>
-        metrics.httpRequest(method, pattern, status, seconds, isWhole),
-      refused: (status) => metrics.httpRefused(status),
+        metrics?.httpRequest(method, pattern, status, seconds, isWhole),
+      refused: (status) => metrics?.httpRefused(status),
     },
-    pulls: metrics && {
-      received: (bytes) => metrics.pullReceived(bytes),
-      failed: (error) => metrics.pullEnded(isEngineError(error, 'cancelled') ? 'cancelled' : 'failed'),
+    pulls: {
+      received: (bytes) => metrics?.pullReceived(bytes),
+      failed: (error) => metrics?.pullEnded(isEngineError(error, 'cancelled') ? 'cancelled' : 'failed'),
     },
+    readUsages: (from) => void (usages = from),
     event(type, action) {
       metrics?.event();
       if (type === 'image' && action === 'pull') metrics?.pullEnded('ok');
@@ -74,13 +91,13 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
     },
     healthCheck: (isPassed) => metrics?.healthCheck(isPassed),
     containerStarted: (seconds) => metrics?.containerStarted(seconds),
-    logObserver: (container) => logObserver(container, deps.log, metrics),
+    logObserver: (container) => logObserver(container, deps.log, () => metrics),
     async listen() {
-      if (!metrics) return;
+      if (deps.address === '') return;
       listener = await listenAt(
         deps.address,
         createFront({
-          routes: metricsRoutes(metrics),
+          routes: metricsRoutes(source),
           product: { version: PRODUCT_VERSION, experimental: true },
           logger: deps.log,
           keptSockets: deps.keptSockets,
@@ -122,23 +139,23 @@ async function listenAt(address: string, front: Front): Promise<Listener> {
   }
 }
 
-function logObserver(container: string, log: Logger, metrics: Metrics | undefined): LogObserver {
+function logObserver(container: string, log: Logger, metrics: () => Metrics | undefined): LogObserver {
   return {
-    written: (bytes) => metrics?.logWritten(bytes),
+    written: (bytes) => metrics()?.logWritten(bytes),
     dropped(lines) {
-      metrics?.logDropped(lines);
+      metrics()?.logDropped(lines);
       log.warn({ container, lines }, 'log lines dropped');
     },
     damaged(bytes) {
-      metrics?.logDamaged(bytes);
+      metrics()?.logDamaged(bytes);
       log.warn({ container, bytes }, 'damaged log records left out');
     },
     readFailed(error) {
-      metrics?.logReadFailed();
+      metrics()?.logReadFailed();
       log.error({ err: error, container }, 'the log cannot be read');
     },
     failed(error, what) {
-      metrics?.logFailed();
+      metrics()?.logFailed();
       log.error({ err: error, container }, what);
     },
   };

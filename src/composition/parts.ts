@@ -67,7 +67,6 @@ function composeFront(
   { metrics, keptReplies, promptPool }: Drivers,
   { routes, authorization }: Pick<EngineParts, 'authorization'> & { readonly routes: readonly Route[] },
 ): Front {
-  const observer = requestsInSteps(metrics.requests);
   return createFront({
     authorizer: authorization,
     audit: new AuditLog(log, () => live.current.features['audit'] === true),
@@ -75,7 +74,7 @@ function composeFront(
     logger: log,
     keptReplies,
     keptSockets,
-    ...(observer === undefined ? {} : { observer }),
+    observer: requestsInSteps(metrics.requests),
     jsonParser: (text) => promptPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
     routes,
   });

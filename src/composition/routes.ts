@@ -25,6 +25,7 @@ import { eventRoutes } from '../http/routes/events.js';
 import { execRoutes } from '../http/routes/exec.js';
 import { imageArchiveRoutes } from '../http/routes/image-archives.js';
 import { imageRoutes, type ImageRouteDeps } from '../http/routes/images.js';
+import { metricsRoutes } from '../http/routes/metrics.js';
 import { networkRoutes } from '../http/routes/networks.js';
 import { pingRoutes } from '../http/routes/ping.js';
 import { pluginRoutes } from '../http/routes/plugins.js';
@@ -108,6 +109,7 @@ export function composeRoutes(
     ...pluginRoutes(lives.plugins),
     ...eventRoutes(events),
     ...engineConfigRoutes(live),
+    ...metricsRoutes(drivers.metrics),
   ];
   return { routes, garbage };
 }

@@ -54,7 +54,7 @@ export class StatsFeeds {
     let feed = this.#feeds.get(id);
     if (!feed) {
       feed = new Feed(
-        () => this.#read(id),
+        () => this.read(id),
         () => this.#feeds.delete(id),
       );
       this.#feeds.set(id, feed);
@@ -72,7 +72,8 @@ export class StatsFeeds {
     return this.#feeds.size;
   }
 
-  #read(id: string): Promise<Sample> {
+  /** Reads once; a failure is logged and gives no usage. */
+  read(id: string): Promise<Sample> {
     return this.once(id).catch((error: unknown) => {
       this.deps.log.warn({ err: error, container: id }, 'statistics cannot be read');
       return { usage: undefined };
