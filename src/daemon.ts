@@ -2,6 +2,7 @@
 import { isEngineError, messageOf } from './errors/engine-error.js';
 import type { Roots } from './composition/roots.js';
 import { dataRootFor } from './composition/data-root.js';
+import { checkState, noteState } from './composition/state-version.js';
 import { LiveConfig, type ReloadResult } from './config/live-config.js';
 import type { LoadedConfig } from './config/settings.js';
 import { startEngine, type Engine } from './engine.js';
@@ -115,6 +116,7 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   const { dataRoot, execRoot } = config.fixed;
   const data = await lockDirectory('data-root', dataRoot);
   locks.push(data);
+  await checkState(data.path);
   const reserve = new Reserve(data.path);
   if (await reserve.open())
     log.warn(
@@ -124,6 +126,7 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
     );
   const exec = await lockDirectory('exec-root', execRoot);
   locks.push(exec);
+  await reserve.urgent(() => noteState(data.path));
   const { usernsRemap } = config.fixed;
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
   if (usernsRemap !== '' && !idMaps)

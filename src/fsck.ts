@@ -1,6 +1,7 @@
 /** `engined fsck`: the check of a data root that no daemon uses. */
 import { access } from 'node:fs/promises';
 import { remappedDataRoot } from './composition/data-root.js';
+import { checkState } from './composition/state-version.js';
 import { isEngineError, messageOf } from './errors/engine-error.js';
 import type { LoadedConfig } from './config/settings.js';
 import { checkDataRoot, type FsckReport } from './inventory/fsck.js';
@@ -28,6 +29,7 @@ export async function runFsck(
     await access(config.dataRoot);
     const lock = await lockDirectory('data-root', config.dataRoot);
     try {
+      await checkState(lock.path);
       const idMaps = config.usernsRemap === '' ? undefined : readIdMaps(config.usernsRemap);
       const dataRoot = idMaps ? remappedDataRoot(lock.path, idMaps) : lock.path;
       await access(dataRoot);

@@ -5,6 +5,7 @@
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { remappedDataRoot } from './composition/data-root.js';
+import { checkState } from './composition/state-version.js';
 import type { LoadedConfig } from './config/settings.js';
 import { invalid, isEngineError, messageOf } from './errors/engine-error.js';
 import { migrate, removeDriver } from './inventory/migration/migrate.js';
@@ -37,6 +38,7 @@ export async function runMigration(
     await access(config.dataRoot);
     const lock = await lockDirectory('data-root', config.dataRoot);
     try {
+      await checkState(lock.path);
       const idMaps = config.usernsRemap === '' ? undefined : readIdMaps(config.usernsRemap);
       const dataRoot = idMaps ? remappedDataRoot(lock.path, idMaps) : lock.path;
       await access(dataRoot);

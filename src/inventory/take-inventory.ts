@@ -70,6 +70,7 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
 /** Single files and directories that the daemon keeps. */
 const ENGINE: readonly string[] = [
   'engine-id.json',
+  'state.json',
   'migration.json',
   'reserve',
   'events',
