@@ -24,6 +24,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['layers', ({ parts }) => parts.drivers.layers.close()],
   ['supervisor of plugins', ({ parts }) => parts.drivers.pluginSupervisor.stop()],
   ['supervisor', (life) => life.parts.drivers.supervisor.stop({ leavesTasks: leavesTasks(life) })],
+  ['output of containers', ({ parts }) => parts.lives.ios.leaveAll()],
   ['authorization plugins', ({ parts }) => parts.authorization.close()],
   ['events', ({ parts }) => parts.drivers.events.close()],
   ['kept replies', ({ parts }) => parts.drivers.keptReplies.close()],

@@ -86,6 +86,31 @@ function withoutFrames(body: Buffer): Buffer {
   return Buffer.concat(pieces);
 }
 
+test('a restart loses nothing of a flood, and a line whose beginning was read already stays one line', async () => {
+  const script = 'printf beginning; while [ ! -e /gates/flood ]; do sleep 0.1; done; echo .; exec seq 1 2000000';
+  const flags = ['--name', 'flood', '--log-opt', 'max-size=1g', '-v', `${gates}:/gates`];
+  await engineOk(engine, ['run', '-d', ...flags, image, 'sh', '-c', script]);
+  await engine.stop();
+  await engine.start();
+  writeFileSync(join(gates, 'flood'), '');
+  for (let round = 0; round < 2; round++) {
+    await delay(300);
+    await engine.stop();
+    await engine.start();
+  }
+  await engineOk(engine, ['wait', 'flood']);
+  const { body } = await call(engine.socketPath, 'GET', '/containers/flood/logs?stdout=1');
+  const text = withoutFrames(body).toString();
+  assert.ok(text.startsWith('beginning.\n1\n'), text.slice(0, 40));
+  const lines = text.trimEnd().split('\n').slice(1);
+  const odd = lines.findIndex((line, at) => line !== String(at + 1));
+  assert.ok(
+    odd < 0 && lines.length === 2_000_000,
+    `${lines.length} lines, at ${odd}: ${lines.slice(odd - 1, odd + 2).join(' ')}`,
+  );
+  await engineOk(engine, ['rm', 'flood']);
+});
+
 test('every line is logged once, whenever the daemon is killed', async () => {
   const live: Writer[] = [];
   for (let i = 0; i < CONTAINERS; i++) live.push(await startWriter());

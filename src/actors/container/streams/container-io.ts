@@ -198,6 +198,24 @@ export class ContainerIo {
     if (log) await this.#end(log);
   }
 
+  /**
+   * Leaves a running container to the next daemon: all that was read is logged, also the beginning of a line, and the
+   * rest stays in the FIFOs.
+   */
+  async leave(): Promise<void> {
+    const [stdio, log] = [this.#stdio, this.#log];
+    this.#stdio = undefined;
+    this.#log = undefined;
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const source = stdio?.[stream];
+      // In one turn, so that nothing more is read. A source that was held up has some that it did not pass on yet.
+      source?.removeAllListeners('data');
+      for (let chunk = takeFrom(source); chunk !== null; chunk = takeFrom(source)) log?.write(stream, chunk);
+      source?.destroy();
+    }
+    if (log) await this.#end(log);
+  }
+
   /** Ends the streams of all clients, because the container is gone. */
   async dispose(): Promise<void> {
     this.#settleStdin(undefined);
@@ -205,6 +223,10 @@ export class ContainerIo {
     this.hub.end();
     await this.close();
   }
+}
+
+function takeFrom(source: Socket | undefined): Buffer | null {
+  return source === undefined || source.destroyed ? null : (source.read() as Buffer | null);
 }
 
 /** The streams of all containers. */
@@ -222,6 +244,11 @@ export class ContainerIoRegistry {
   /** Returns how many lines of the latest run were not logged. */
   droppedLines(id: string): number {
     return this.#ios.get(id)?.droppedLines ?? 0;
+  }
+
+  /** Leaves all containers that run to the next daemon. */
+  async leaveAll(): Promise<void> {
+    await Promise.all(Array.from(this.#ios.values(), (io) => io.leave()));
   }
 
   async remove(id: string): Promise<void> {
