@@ -1,7 +1,7 @@
 /**
  * Installs what a command of this repository needs from Debian, so that each works as the first one on a fresh machine.
  *
- *   node scripts/ensure-packages.mjs run|quickstart|test|bench
+ *   node scripts/ensure-packages.mjs run|quickstart|rootless|test|bench
  *
  * The program counts, not the package: where a program is present, whoever installed it, nothing is touched.
  * Without root or apt it names what is missing and exits 1. Plain Node: node_modules may not exist yet.
@@ -19,7 +19,10 @@ const POLICY = '/usr/sbin/policy-rc.d';
  * one that this release has, as in the dependencies of Debian: a program may have moved to another package.
  */
 const REQUIREMENTS = JSON.parse(readFileSync(join(ROOT, 'packaging', 'requirements.json'), 'utf8'));
-const RUN = Object.fromEntries(REQUIREMENTS.map((requirement) => [requirement.program, requirement.package]));
+const needed = (isWanted) =>
+  Object.fromEntries(REQUIREMENTS.filter(({ need }) => isWanted(need)).map((one) => [one.program, one.package]));
+const RUN = needed((need) => need !== 'rootless');
+const ROOTLESS = needed((need) => need === 'rootless');
 const QUICKSTART = { ...RUN, ip: 'iproute2', 'docker-registry': 'docker-registry', busybox: 'busybox-static' };
 const TEST = {
   ...QUICKSTART,
@@ -42,9 +45,16 @@ const TEST = {
   sshd: 'openssh-server',
   prometheus: 'prometheus',
   promtool: 'prometheus',
+  ...ROOTLESS,
 };
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
-const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };
+const PURPOSES = {
+  run: RUN,
+  quickstart: QUICKSTART,
+  rootless: { ...QUICKSTART, ...ROOTLESS },
+  test: TEST,
+  bench: BENCH,
+};
 
 /** The daemons live in sbin, which is not on every PATH. */
 const SEARCH = [...(process.env.PATH ?? '').split(delimiter), '/usr/local/sbin', '/usr/sbin', '/sbin'];

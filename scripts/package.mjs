@@ -39,6 +39,8 @@ const OVERRIDES = {
 const TOOLS = /\/(cnoke|trampolines)\.cjs$/;
 /** Files for those who watch the daemon. */
 const MONITORING = ['prometheus/engined.rules.yml', 'grafana/engined.json'];
+/** The unit for the systemd of an ordinary user. */
+const USER_UNIT = ['user', 'engined.service'];
 const ARCHITECTURES = { x64: 'amd64', arm64: 'arm64' };
 /** Where Debian has a program of the requirements under another name than the package, and what is not needed. */
 const NEEDS = new Map([
@@ -47,6 +49,7 @@ const NEEDS = new Map([
   ['iptables', 'Depends'],
   ['nftables', 'Recommends'],
   ['init', 'Recommends'],
+  ['rootless', 'Suggests'],
   ['optional', 'Suggests'],
 ]);
 
@@ -209,9 +212,11 @@ async function debianTree(tree, facts, { withNode }) {
   mkdirSync(join(tree, 'usr', 'bin'), { recursive: true });
   symlinkSync(`../lib/${NAME}/dist/bundle/main.js`, join(tree, 'usr', 'bin', NAME));
   await stageShare(join(tree, 'usr', 'share'), facts, 'vendor-completions');
-  const units = join(tree, 'usr', 'lib', 'systemd', 'system');
+  const units = join(tree, 'usr', 'lib', 'systemd');
   for (const name of ['engined.socket', 'engined.service'])
-    write(join(units, name), naming('/usr/bin/engined', 'systemd', name));
+    write(join(units, 'system', name), naming('/usr/bin/engined', 'systemd', name));
+  write(join(units, ...USER_UNIT), naming('/usr/bin/engined', 'systemd', ...USER_UNIT));
+  copy(join(ROOT, 'packaging', 'engined-rootless'), join(tree, 'usr', 'bin', 'engined-rootless'), 0o755);
   write(join(tree, 'usr', 'libexec', NAME, 'docker'), naming('/usr/bin/engined', 'docker'), 0o755);
   copy(join(ROOT, 'packaging', 'sysusers.conf'), join(tree, 'usr', 'lib', 'sysusers.d', 'engined.conf'));
   copy(join(ROOT, 'packaging', 'tmpfiles.conf'), join(tree, 'usr', 'lib', 'tmpfiles.d', 'engined.conf'));
@@ -247,6 +252,8 @@ async function archiveTree(tree, facts, { withNode }) {
   await stageShare(join(tree, 'share'), facts, 'site-functions');
   for (const name of ['engined.socket', 'engined.service'])
     write(join(tree, 'systemd', name), naming('/usr/local/bin/engined', 'systemd', name));
+  write(join(tree, 'systemd', ...USER_UNIT), naming('/usr/local/bin/engined', 'systemd', ...USER_UNIT));
+  copy(join(ROOT, 'packaging', 'engined-rootless'), join(tree, 'bin', 'engined-rootless'), 0o755);
   write(join(tree, 'libexec', NAME, 'docker'), naming('/usr/local/bin/engined', 'docker'), 0o755);
   copy(join(ROOT, 'packaging', 'daemon.json'), join(tree, 'daemon.json'));
   copy(join(ROOT, 'packaging', 'archive', 'install.sh'), join(tree, 'install.sh'), 0o755);

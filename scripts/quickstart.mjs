@@ -1,14 +1,17 @@
 /**
- * npm run quickstart [-- --once]: from a bare clone to running containers. Installs what is missing, builds, starts a
- * private daemon and a private registry on loopback, shows the nine basic operations of the API through the daemon's
- * socket, and leaves the daemon to the user until Ctrl-C, which takes everything away again. With --once, or where
- * nobody can press Ctrl-C, it ends by itself.
+ * npm run quickstart [-- --once] [--rootless]: from a bare clone to running containers. Installs what is missing,
+ * builds, starts a private daemon and a private registry on loopback, shows the nine basic operations of the API
+ * through the daemon's socket, and leaves the daemon to the user until Ctrl-C, which takes everything away again. With
+ * --once, or where nobody can press Ctrl-C, it ends by itself. With --rootless an ordinary user does it, without any
+ * right of root.
  */
 import { once } from 'node:events';
-import { command, prepare } from './prepare.mjs';
+import { command, prepare, step } from './prepare.mjs';
+import { startInnerRegistry, startRootlessEngine } from './quickstart-rootless.mjs';
 
 const API = '/v1.51';
 const isAttended = !process.argv.includes('--once') && (process.stdin.isTTY || process.env.CI === undefined);
+const isRootless = process.argv.includes('--rootless');
 const BAR_WIDTH = 30;
 
 /** Modules of the build; they do not exist before it. */
@@ -119,16 +122,21 @@ async function nineOperations(socketPath, image) {
   show(await ask('POST', `/commit?container=${hello.Id.slice(0, 12)}&repo=helloworld`));
 }
 
+async function startEngine() {
+  if (isRootless) return startRootlessEngine();
+  const [{ Engine }, { engined }] = [await built('engine'), await built('engined')];
+  return Engine.start(engined());
+}
+
 /** Runs until `signal` is aborted or the work is done; then everything that was started is gone again. */
 async function quickstart(signal) {
   const { Cleanup } = await built('cleanup');
-  const { Engine } = await built('engine');
-  const { engined } = await built('engined');
-  const { startRegistry } = await built('registry');
   const { buildImage, buildLayer, busyboxEntries, generatedLayer, pushImage } = await built('image-builder');
   const cleanup = new Cleanup();
   try {
-    const registry = await startRegistry();
+    const engine = await startEngine();
+    cleanup.add(() => engine.close());
+    const registry = isRootless ? await startInnerRegistry(engine) : await (await built('registry')).startRegistry();
     cleanup.add(() => registry.stop());
     console.log(`registry: ${registry.url}`);
     // The second layer is there to be watched while it comes.
@@ -139,8 +147,6 @@ async function quickstart(signal) {
     await pushImage(registry.url, 'quickstart/busybox', 'latest', buildImage({ layers }));
     signal.throwIfAborted();
 
-    const engine = await Engine.start(engined());
-    cleanup.add(() => engine.close());
     console.log(`daemon: process ${engine.pid}, files in ${engine.dir}\n\nSOCKET=${engine.socketPath}`);
     const image = `${registry.host}/quickstart/busybox:latest`;
     await nineOperations(engine.socketPath, image);
@@ -159,8 +165,11 @@ async function quickstart(signal) {
 }
 
 await command('npm run quickstart', async () => {
-  if (process.getuid() !== 0) throw new Error('containers need root: run it as root');
-  prepare('quickstart');
+  const isRoot = process.getuid() === 0;
+  if (isRootless && isRoot) throw new Error('--rootless is for ordinary users: run it as one');
+  if (!isRootless && !isRoot) throw new Error('containers need root: run it as root, or with -- --rootless');
+  if (isRootless) step('packaging/engined-rootless', ['--check']);
+  prepare(isRootless ? 'rootless' : 'quickstart');
   const ended = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => ended.abort());
   await quickstart(ended.signal).catch((error) => {

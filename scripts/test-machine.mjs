@@ -20,6 +20,8 @@ const DISK_SIZE = '8G';
 const PACKAGES = [
   ...['systemd-sysv', 'dbus', 'udev', 'kmod', 'apparmor', 'procps', 'iproute2', 'curl'],
   ...['containerd', 'runc', 'iptables', 'nftables', 'xz-utils', 'busybox-static', 'tini', 'initramfs-tools'],
+  // The daemon of an ordinary user, and a systemd of the user.
+  ...['rootlesskit', 'slirp4netns', 'uidmap', 'passwd', 'dbus-user-session', 'libpam-systemd'],
 ];
 /** The disk's driver and its file system are modules; everything else is found once that is mounted. */
 const BOOT_MODULES = ['virtio_pci', 'virtio_blk', 'ext4'];

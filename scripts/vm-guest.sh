@@ -5,6 +5,8 @@ groupadd --system engine
 ln -s /srv/dist/bundle/main.js /usr/local/bin/engined
 ln -s /srv/node_modules/.cache/docker-cli/usr/bin/docker /usr/local/bin/docker
 cp -r packaging/systemd/engined.* /etc/systemd/system/
+ln -s /srv/packaging/engined-rootless /usr/local/bin/engined-rootless
+cp packaging/systemd/user/engined.service /etc/systemd/user/
 systemctl daemon-reload
 tests=$(ls dist/test/vm/*.test.js)
 [ -s parts ] && tests=$(printf '%s\n' $tests | grep -F -f parts)

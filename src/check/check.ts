@@ -17,7 +17,7 @@ const VERDICT_COLUMNS = 8;
 
 /** Prints the table as text or JSON. Returns the exit status of the worst row: 0, 2 for a warning, 1 for a failure. */
 export async function runCheck(config: Config, isJson: boolean, print: (line: string) => void): Promise<number> {
-  const rows = await hostRows(config, await readHostFacts());
+  const rows = await hostRows(config, await readHostFacts(config));
   if (isJson) print(JSON.stringify({ verdict: worstOf(rows), rows }, undefined, 2));
   else for (const line of textOf(rows)) print(line);
   return statusOf(rows);

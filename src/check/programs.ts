@@ -11,7 +11,7 @@ type Requirement = (typeof requirements)[number];
 /** Any of these programs can be the init of `docker run --init`. */
 const INITS = ['docker-init', 'tini-static', 'tini'];
 /** Without these the daemon starts and runs containers. */
-const SPARE = new Set(['optional', 'init', 'apparmor']);
+const SPARE = new Set(['optional', 'init', 'apparmor', 'rootless']);
 
 export function programRows(config: Config, facts: Pick<HostFacts, 'apparmor'>): Row[] {
   const missing = requirements.filter((requirement) => isMissing(requirement, config, facts));
@@ -35,6 +35,8 @@ function firewallText({ iptables, ip6tables, firewallBackend }: Config): string 
 function isMissing({ program, need }: Requirement, config: Config, facts: Pick<HostFacts, 'apparmor'>): boolean {
   if (need === 'supervisor' && config.supervisor !== '') return false;
   if (need === 'apparmor' && !facts.apparmor) return false;
+  // Users who want such a daemon ask engined-rootless.
+  if (need === 'rootless' && !config.rootless) return false;
   if (need === 'fuse-overlayfs' && config.storageDriver !== need) return false;
   if (need === 'iptables' || need === 'nftables') {
     if (!config.iptables && !config.ip6tables) return false;

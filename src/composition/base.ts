@@ -41,7 +41,7 @@ export async function makeBase(live: LiveConfig, roots: Roots, keptSockets: Kept
   const { dataRoot } = roots;
   const config = live.fixed;
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
-  const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
+  const [facts, host] = await Promise.all([readHostFacts(config), readHostInfo()]);
   const id = await engineId(join(dataRoot, 'engine-id.json'));
   const appArmor = facts.apparmor ? await openAppArmor(roots, log) : undefined;
   const seLinux = config.selinuxEnabled ? await openSeLinux() : undefined;

@@ -29,6 +29,7 @@ import { lookUpUser } from '../runtime/user-lookup.js';
 import { applyHostLimits } from '../runtime/validate-resources.js';
 import { checkRestartPolicy, validateContainer } from '../runtime/validate.js';
 import { batchedStats } from '../stats/batches.js';
+import { processesBeside } from '../sys/process/namespace-members.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import type { Base } from './base.js';
 import { containerDeps } from './container-deps.js';
@@ -77,7 +78,8 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
   const services = composeServices(base, drivers, { deps, hooks, containers });
   const healthChecks = composeHealthChecks(base, drivers, { views, containers, execs });
   const mounts = parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'));
-  const reader = batchedStats((targets) => drivers.promptPool.run('read-stats', { mounts, targets }));
+  const groups = base.settings.cgroupDriver === 'none' ? undefined : mounts;
+  const reader = batchedStats((targets) => drivers.promptPool.run('read-stats', { mounts: groups, targets }));
   const statsFeeds = new StatsFeeds({ log, reader, container: (id) => views.get(id) });
   const ids = (): string[] =>
     views
@@ -175,7 +177,7 @@ function drafter(
 }
 
 function composeServices(
-  { facts }: Base,
+  { facts, settings }: Base,
   { layers, tasks, usage, emit }: Drivers,
   { deps, hooks, containers }: Pick<Containers, 'deps' | 'hooks' | 'containers'>,
 ): ContainerServices {
@@ -184,6 +186,8 @@ function composeServices(
     layers,
     tasks,
     writeFiles: (record) => deps.writeFiles(record),
+    // The runtime finds them by their group.
+    pids: ({ id, state }) => (settings.cgroupDriver === 'none' ? processesBeside(state.pid) : tasks.pids(id)),
     emit: (action, record, attributes) => hooks.emit(action, record, attributes),
     diskBytes: (id) => usage.containerBytes(id),
     emitPrune: (reclaimedBytes) => emit('container', 'prune', '', { reclaimed: String(reclaimedBytes) }),

@@ -9,6 +9,8 @@ import { FileImageStore } from '../images/store.js';
 import { createLogDriver } from '../logs/drivers/log-driver.js';
 import { chosenBackend } from '../network/firewall-backends.js';
 import { HostNetworks } from '../network/host-networks.js';
+import type { OuterPorts } from '../network/outer-ports.js';
+import { RootlessKitPorts } from '../network/rootlesskit-ports.js';
 import type { RecordFile } from '../network/network-records.js';
 import { PLUGIN_PLACES, type PluginPlaces } from '../plugins/discovery.js';
 import { ManagedLookup } from '../plugins/managed/lookup.js';
@@ -17,6 +19,7 @@ import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
 import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
 import { giveUpMigration } from '../inventory/migration/unfinished.js';
+import type { Logger } from '../ports/logger.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { LayerStore } from '../ports/storage.js';
 import type { SupervisorProcess } from '../ports/supervisor.js';
@@ -197,6 +200,12 @@ function metricsFacts(
   };
 }
 
+/** Without RootlessKit, as in a container, the machine of the daemon is what its namespace is. */
+function outerPorts(log: Logger): OuterPorts | undefined {
+  const directory = process.env['ROOTLESSKIT_STATE_DIR'];
+  return directory ? new RootlessKitPorts(join(directory, 'api.sock'), log) : undefined;
+}
+
 function composeNetworks(
   { live, dataRoot, execRoot, reserve, settings, keptSockets, log }: Base,
   plugins: NetworkPlugins,
@@ -230,5 +239,6 @@ function composeNetworks(
     log,
     identities: file('predefined.json'),
     pluginDebts: file('plugin-debts.json'),
+    outerPorts: config.rootless ? outerPorts(log) : undefined,
   });
 }

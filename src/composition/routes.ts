@@ -238,7 +238,7 @@ function allContainerRoutes(
 }
 
 function imageDeps(
-  { host, temporary }: Base,
+  { host, settings, temporary }: Base,
   { images, layers, usage, emit }: Drivers,
   { containers, hooks }: Containers,
   { pulls, partialBlobs, transferPool }: Transfers,
@@ -252,7 +252,11 @@ function imageDeps(
     users,
     countUsers: () => containersPerImage(containers.list()),
     emit: (...event) => emit('image', ...event),
-    containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
+    containers: new CommitSource(
+      containers,
+      (action, record, attributes) => hooks.emit(action, record, attributes),
+      settings.cgroupDriver !== 'none',
+    ),
     importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),
     architecture: host.architecture,
     layerBytes: (chainIds) => usage.layerBytes(chainIds),

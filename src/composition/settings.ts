@@ -24,7 +24,7 @@ const INIT_BINARIES = ['docker-init', 'tini-static', 'tini'];
 
 export interface Settings {
   readonly bridge: BridgeOptions | undefined;
-  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  readonly cgroupDriver: FixedConfig['cgroupDriver'];
   readonly initPath: string;
   readonly shown: () => SystemSettings;
   runtimeChoice(name: string): RuntimeChoice;
@@ -152,6 +152,7 @@ function securityOptions(config: Config, roots: Roots, { facts, appArmor, seLinu
     ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
     ...(seLinux ? ['name=selinux'] : []),
     ...(roots.idMaps ? ['name=userns'] : []),
+    ...(config.rootless ? ['name=rootless'] : []),
     ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
     ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),
   ];

@@ -11,8 +11,6 @@ import { createWorkerPool } from '../workers/pool.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 
-const CERTS_DIR = '/etc/engine/certs.d';
-
 export type Transfers = ReturnType<typeof composeTransfers>;
 
 export function composeTransfers(
@@ -37,7 +35,7 @@ export function composeTransfers(
       insecure: live.current.insecureRegistries,
       mirrors: live.current.registryMirrors,
       mirrorsFor: live.current.registryMirrorsFor,
-      certsDir: CERTS_DIR,
+      certsDir: live.fixed.certsDir,
     }),
     encoders: { classic: encodeProgress, typed: encodeRecord },
     maxConcurrentDownloads: () => live.current.maxConcurrentDownloads,

@@ -3,8 +3,10 @@
  * daemon asks here, so that all agree.
  */
 import type { Host } from './host.js';
+import type { Values } from './options.js';
 
-export type CgroupDriver = 'cgroupfs' | 'systemd';
+/** `none`: nobody made groups for an ordinary user, so containers have no limits. */
+export type CgroupDriver = 'cgroupfs' | 'systemd' | 'none';
 
 const OPTION = 'native.cgroupdriver=';
 
@@ -14,7 +16,10 @@ export function namedCgroupDriver(execOpts: readonly string[]): string | undefin
 }
 
 /** Returns the driver in effect. */
-export function cgroupDriver(execOpts: readonly string[], { cgroupVersion, systemd }: Host): CgroupDriver {
+export function cgroupDriver({ execOpts, rootless }: Pick<Values, 'execOpts' | 'rootless'>, host: Host): CgroupDriver {
+  const { cgroupVersion, systemd, userManager } = host;
+  // Only version 2 lets systemd hand groups to a user, and only the user's own manager makes them.
+  if (rootless) return cgroupVersion === 2 && userManager ? 'systemd' : 'none';
   const named = namedCgroupDriver(execOpts);
   if (named === 'cgroupfs' || named === 'systemd') return named;
   return cgroupVersion === 2 && systemd ? 'systemd' : 'cgroupfs';

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { type EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
 import { validateLogOptions } from '../logs/options/log-options.js';
 import { parseSeccompProfile } from '../runtime/seccomp.js';
-import { namedCgroupDriver } from './cgroup-driver.js';
+import { cgroupDriver, namedCgroupDriver } from './cgroup-driver.js';
 import type { Host } from './host.js';
 import { logDriverProblems } from './log-driver-options.js';
 import type { OptionName, Values } from './options.js';
@@ -24,14 +24,14 @@ const REALTIME = [
 
 export function checkHost(values: Values, host: Host, report: Report): void {
   const { rootless, execOpts } = values;
-  if (rootless && host.isInitialUserNamespace) {
-    report(
-      'rootless',
-      'rootless: the daemon must run in a user namespace of its own, which a launcher such as rootlesskit makes',
-    );
-  }
   if (namedCgroupDriver(execOpts) === 'systemd' && !host.systemd) {
     report('execOpts', 'exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs');
+  } else if (rootless && namedCgroupDriver(execOpts) === 'systemd' && cgroupDriver(values, host) !== 'systemd') {
+    report(
+      'execOpts',
+      'exec-opt native.cgroupdriver=systemd: a rootless daemon needs cgroup version 2 and a systemd of the user, ' +
+        'whose bus is in XDG_RUNTIME_DIR',
+    );
   }
   const [realtime] = REALTIME.filter(([name]) => values[name] !== 0);
   if (realtime && host.cgroupVersion === 2) report(realtime[0], `${realtime[1]} is not supported with cgroups v2`);

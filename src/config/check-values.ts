@@ -13,6 +13,7 @@ import { OPTION_LIST, type OptionName, type Values } from './options.js';
 import { bridgeNameProblem } from '../network/bridge-name.js';
 import { contains, covers, parseSubnet, subnetAround, toNumber } from '../network/subnet.js';
 import { isShim } from './runtime-entries.js';
+import { checkRootless } from './rootless.js';
 import type { Environment, Problem, Setting } from './settings.js';
 import { suggestFeature } from './suggest.js';
 
@@ -39,6 +40,7 @@ export function checkValues(
   checkLabels(values, report);
   checkFeatures(values, platform, report);
   if (platform === 'linux') {
+    checkRootless(values, host, environment, report);
     checkHost(values, host, report);
     const misnamed = values.bridge === '' ? undefined : bridgeNameProblem(values.bridge);
     if (misnamed !== undefined) report('bridge', misnamed);
@@ -254,8 +256,9 @@ function checkRuntimes({ defaultRuntime, runtimes, execOpts }: Values, platform:
   }
 }
 
-function checkCgroupParent({ cgroupParent, execOpts }: Values, host: Host, report: Report): void {
-  if (cgroupParent === '' || cgroupDriver(execOpts, host) !== 'systemd' || /^.+\.slice$/.test(cgroupParent)) return;
+function checkCgroupParent(values: Values, host: Host, report: Report): void {
+  const { cgroupParent } = values;
+  if (cgroupParent === '' || cgroupDriver(values, host) !== 'systemd' || /^.+\.slice$/.test(cgroupParent)) return;
   report('cgroupParent', 'cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"');
 }
 

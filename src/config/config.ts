@@ -24,6 +24,8 @@ export interface FixedConfig extends Omit<Values, ReloadableName | Resolved> {
   readonly tlsNamed: boolean;
   /** The driver in effect, also where the host decided it. */
   readonly cgroupDriver: CgroupDriver;
+  /** Directory with one directory for each registry, for its certificates. */
+  readonly certsDir: string;
   /** '': the host decides. */
   readonly defaultCgroupnsMode: Values['defaultCgroupnsMode'] | '';
   readonly defaultUlimits: readonly Ulimit[];

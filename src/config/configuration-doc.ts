@@ -49,7 +49,8 @@ const INTRODUCTION = `# Configuration
 <!-- Made from the table in src/config/options.ts by scripts/write-config-docs.mjs; do not edit. -->
 
 engined is configured by flags and by a JSON file, \`/etc/engine/daemon.json\` unless \`--config-file\` names another.
-The default file may be missing, a named one must exist. \`engined --validate\` checks both and starts nothing;
+The default file may be missing, a named one must exist. With \`--rootless\` it and other files are elsewhere
+(rootless.md). \`engined --validate\` checks both and starts nothing;
 \`engined --print-config-schema\` prints the JSON Schema of the file for editors.
 
 - Flags may be written \`--name=value\` or \`--name value\`, short ones \`-x value\`, \`-xvalue\` or \`-x=value\`. A

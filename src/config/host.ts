@@ -8,6 +8,7 @@ import { checkOwnOptions, driverCandidates, nearestDirectory } from '../storage/
 import { readTlsCredentials, type TlsFiles } from '../sys/net/tls-credentials.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { findGroupId, groupId } from '../sys/users/group.js';
+import { isInUserNamespace } from '../sys/users/user-namespace.js';
 
 export interface Host {
   /** The host was booted with systemd. */
@@ -17,6 +18,8 @@ export interface Host {
   readonly cpuRealtime: boolean;
   /** The user ids of this process are those of the machine: no launcher made a user namespace for it. */
   readonly isInitialUserNamespace: boolean;
+  /** systemd runs for the user of this process, too, and can be asked over the user's bus. */
+  readonly userManager: boolean;
   readonly lookUp: HostLookUps;
 }
 
@@ -32,9 +35,6 @@ export interface HostLookUps {
   storageOpts(driver: string, dataRoot: string, storageOpts: readonly string[]): void;
 }
 
-/** In the initial user namespace /proc/self/uid_map has this mapping and no other. */
-const WHOLE_RANGE = /^\s*0\s+0\s+4294967295\s*$/;
-
 /** Reads the facts. @throws Error when /proc is not mounted. */
 export function readHost(): Host {
   const { controllers } = parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8'));
@@ -44,7 +44,8 @@ export function readHost(): Host {
     systemd: statSync('/run/systemd/system', { throwIfNoEntry: false })?.isDirectory() ?? false,
     cgroupVersion: controllers.size === 0 ? 2 : 1,
     cpuRealtime: cpu !== undefined && existsSync(join(cpu, 'cpu.rt_runtime_us')),
-    isInitialUserNamespace: WHOLE_RANGE.test(readFileSync('/proc/self/uid_map', 'utf8')),
+    isInitialUserNamespace: !isInUserNamespace(),
+    userManager: existsSync(join(process.env['XDG_RUNTIME_DIR'] || '/nonexistent', 'bus')),
     lookUp: {
       group: groupId,
       groupLater: findGroupId,

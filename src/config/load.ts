@@ -8,6 +8,7 @@ import type { Position } from './json-text.js';
 import { noticesOf } from './notices.js';
 import { OPTIONS, OPTION_LIST, type NamedOption, type OptionName } from './options.js';
 import { resolveConfig } from './resolve.js';
+import { rootlessDefaults } from './rootless.js';
 import type { Environment, LoadedConfig, Problem, Setting } from './settings.js';
 import { showValue } from './show.js';
 import { valuesOf } from './values.js';
@@ -23,10 +24,13 @@ export function loadConfig(argv: readonly string[], environment: Environment, ho
 /** Does the same as `loadConfig`, from a command line that was parsed before. */
 export function loadMerged(commandLine: CommandLine, environment: Environment, host = readHost()): LoadedConfig {
   const named = commandLine.values.get('configFile') as string | undefined;
-  const path = named ?? OPTIONS.configFile.default;
+  const ofUser = rootlessDefaults(environment);
+  const isUsers = commandLine.values.get('rootless') === true && commandLine.platform === 'linux';
+  const path = named ?? (isUsers ? (ofUser.get('configFile') as string) : OPTIONS.configFile.default);
   const file = readConfigFile(path, named !== undefined);
   const problems: Problem[] = [...file.faults.map(toProblem), ...conflicts(file, commandLine)];
-  const settings = merge(commandLine, file, environment, problems);
+  const isRootless = isUsers || file.values.get('rootless')?.value === true;
+  const settings = merge(commandLine, file, environment, isRootless ? ofUser : new Map(), problems);
   const values = valuesOf(settings);
   problems.push(...checkValues(values, settings, commandLine.platform, { host, environment }));
   if (problems.length > 0) throw configError(path, file, problems);
@@ -63,18 +67,28 @@ function merge(
   { values: flags }: CommandLine,
   file: ConfigFile,
   environment: Environment,
+  defaults: ReadonlyMap<OptionName, unknown>,
   problems: Problem[],
 ): Map<OptionName, Setting> {
-  return new Map(OPTION_LIST.map((option) => [option.name, settingOf(option, flags, file, environment, problems)]));
+  return new Map(
+    OPTION_LIST.map((option) => [
+      option.name,
+      settingOf(option, flags, file, environment, problems) ?? {
+        value: defaults.get(option.name) ?? option.default,
+        source: 'default',
+      },
+    ]),
+  );
 }
 
+/** Returns what somebody said; undefined: the default counts. */
 function settingOf(
   option: NamedOption,
   flags: CommandLine['values'],
   file: ConfigFile,
   environment: Environment,
   problems: Problem[],
-): Setting {
+): Setting | undefined {
   const inFile = file.values.get(option.name);
   if (option.name === 'hosts' && inFile && flags.has('hosts')) {
     const hosts = new Set([...(inFile.value as readonly string[]), ...(flags.get('hosts') as readonly string[])]);
@@ -93,7 +107,7 @@ function settingOf(
       problems.push({ kind: 'invalid', key: name, message: `invalid environment variable ${name}: ${error.message}` });
     }
   }
-  return { value: option.default, source: 'default' };
+  return undefined;
 }
 
 function at(position: Position | undefined): { position?: Position } {

@@ -6,6 +6,7 @@ import type { Config } from './config.js';
 import type { Host } from './host.js';
 import { DEFAULT_HOST } from './hosts.js';
 import type { OptionName, Values } from './options.js';
+import { userDirectories } from './rootless.js';
 import type { TlsFiles } from '../sys/net/tls-credentials.js';
 import type { Environment, Setting } from './settings.js';
 
@@ -44,6 +45,7 @@ export function resolveConfig(
   host: Host,
 ): Config {
   const { certPath: _, defaultUlimits, hosts, ...rest } = values;
+  const driver = cgroupDriver(values, host);
   return freeze({
     ...rest,
     hosts: hosts.length === 0 ? [DEFAULT_HOST] : hosts,
@@ -56,7 +58,10 @@ export function resolveConfig(
     // Without rules of its own the daemon cannot masquerade.
     ipMasq: values.ipMasq && values.iptables,
     defaultUlimits: Object.values(defaultUlimits),
-    cgroupDriver: cgroupDriver(values.execOpts, host),
+    certsDir: join(values.rootless ? userDirectories(environment).config : '/etc', 'engine', 'certs.d'),
+    cgroupDriver: driver,
+    // The manager of a user has no group outside this one.
+    cgroupParent: values.cgroupParent || (values.rootless && driver === 'systemd' ? 'user.slice' : ''),
   });
 }
 

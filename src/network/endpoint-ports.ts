@@ -6,7 +6,7 @@ import { forgetFlows } from '../sys/netlink/conntrack.js';
 import type { Ports, Publishing } from './attachable-network.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
-import { holdPort, NO_PROXY, type HeldPort, type HoldOptions } from './port-holder.js';
+import { HELD_ELSEWHERE, type HeldPort, type HoldOptions, holdPort, letGo } from './port-holder.js';
 import { type Family, familyOf } from './subnet.js';
 
 /** These addresses stand for every address of the host. */
@@ -44,7 +44,7 @@ export class EndpointPorts implements Ports {
    */
   async open(ports: readonly PortRequest[]): Promise<void> {
     if (!this.publishing || ports.length === 0) return;
-    await this.#publish(this.#hold(this.publishing, ports), this.publishing);
+    await this.#publish(await this.#hold(this.publishing, ports), this.publishing);
   }
 
   /** Takes over ports of an earlier run of the daemon. A port that somebody took meanwhile is reported and left out. */
@@ -53,7 +53,7 @@ export class EndpointPorts implements Ports {
     const held: HeldPort[] = [];
     for (const port of ports) {
       try {
-        held.push(...this.#holdOne(this.publishing, port));
+        held.push(...(await this.#holdOne(this.publishing, port)));
       } catch (error) {
         this.options.log.error(
           { err: error, container: containerId },
@@ -66,15 +66,14 @@ export class EndpointPorts implements Ports {
 
   /** Closes the ports. Idempotent. */
   async close(): Promise<void> {
-    const rules = this.#rules;
-    for (const port of this.#held) port.drop();
-    this.release();
-    this.#rules = [];
+    const [rules, held] = [this.#rules, this.#held];
+    [this.#rules, this.#held] = [[], []];
+    await letGo(held);
     await this.options.firewall.unpublish(rules);
     await this.#forget(rules);
   }
 
-  /** Closes the sockets of this process only; the rules stay. */
+  /** Closes the sockets of this process only; the rules stay, and what leads to containers from outside. */
   release(): void {
     for (const port of this.#held) port.release();
     this.#held = [];
@@ -111,7 +110,7 @@ export class EndpointPorts implements Ports {
   }
 
   /** Holds one port on the host by its sockets; families that are routed need none. */
-  #holdOne({ routed }: Publishing, port: PortRequest): HeldPort[] {
+  async #holdOne({ routed }: Publishing, port: PortRequest): Promise<HeldPort[]> {
     const { ipv4, ipv6 } = this.endpoint;
     const isWanted = (family: Family): boolean => port.hostIp === '' || familyOf(port.hostIp) === family;
     const direct = (
@@ -130,24 +129,21 @@ export class EndpointPorts implements Ports {
     // The other family is open at the container itself, so only this family is held.
     const [family] = families;
     const hostIp = port.hostIp === '' && direct.length > 0 && family ? ANY[family] : port.hostIp;
-    const held = holdPort({ ...port, hostIp }, target, this.options);
+    const held = await holdPort({ ...port, hostIp }, target, this.options);
     const isIpv6 = (one: HeldPort): number => Number(one.port.hostIp.includes(':'));
     return [...direct, ...held].sort((a, b) => isIpv6(a) - isIpv6(b));
   }
 
   /** Holds every wanted port or none. */
-  #hold(publishing: Publishing, ports: readonly PortRequest[]): HeldPort[] {
+  async #hold(publishing: Publishing, ports: readonly PortRequest[]): Promise<HeldPort[]> {
     const { endpointId, dnsNames } = this.endpoint;
     const held: HeldPort[] = [];
     try {
       for (const port of ports)
-        held.push(...this.#holdOne(publishing, { ...port, hostIp: port.hostIp || publishing.address }));
+        held.push(...(await this.#holdOne(publishing, { ...port, hostIp: port.hostIp || publishing.address })));
       return held;
     } catch (error) {
-      for (const port of held) {
-        port.drop();
-        port.release();
-      }
+      await letGo(held);
       throw new EngineError(
         'internal',
         `driver failed programming external connectivity on endpoint ` +
@@ -163,13 +159,7 @@ export class EndpointPorts implements Ports {
 
 /** Describes an open port of the container itself, which the host has no part in. */
 function openPort({ protocol, containerPort }: PortRequest, hostIp: string, containerIp: string): HeldPort {
-  return {
-    port: { protocol, containerPort, hostIp, hostPort: 0 },
-    containerIp,
-    release: NO_PROXY.close,
-    rest: NO_PROXY.rest,
-    drop: NO_PROXY.close,
-  };
+  return { port: { protocol, containerPort, hostIp, hostPort: 0 }, containerIp, ...HELD_ELSEWHERE };
 }
 
 /** Returns the translations for the ports that the kernel can translate: both addresses are of one family. */

@@ -121,6 +121,7 @@ export class HostNetworks implements NetworkDriver {
       NetworkRecords.open(this.options.identities),
       this.#firewall.open(),
       this.#debts.load(),
+      this.options.outerPorts?.start(),
     ]);
     this.#records = records;
     const { bridge: wanted } = this.options;
@@ -280,7 +281,11 @@ export class HostNetworks implements NetworkDriver {
     const own = [...this.#attachable.values()].flatMap(({ medium, link }) =>
       medium instanceof Bridge && !medium.isForeign ? [link] : [],
     );
-    await Promise.all([this.#firewall.disown(), this.#endpoints.sweep(new Set(own))]);
+    await Promise.all([
+      this.#firewall.disown(),
+      this.#endpoints.sweep(new Set(own)),
+      this.options.outerPorts?.settle(),
+    ]);
     // The start does not wait, because plugins may be slow, or be started later.
     void this.#settlePlugins().catch((error: unknown) =>
       this.options.log.error({ err: error }, 'what plugins have given to an earlier run is not given back'),

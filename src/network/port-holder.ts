@@ -8,6 +8,7 @@ import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { PortRequest, PublishedPort } from '../ports/network.js';
 import { closeFd } from '../sys/files/fd.js';
 import { bindPort, dropAllPackets, type PortSocket } from '../sys/net/port-socket.js';
+import type { OuterPort, OuterPorts } from './outer-ports.js';
 import { proxyTcp, proxyUdp, type Proxy } from './userland-proxy.js';
 
 export interface HeldPort {
@@ -17,6 +18,8 @@ export interface HeldPort {
    * serve.
    */
   readonly containerIp: string;
+  /** The port of the machine, where that is another one than this daemon's. */
+  readonly outer?: OuterPort | undefined;
   /** Closes the socket of this process. The next one may go on with it. */
   release(): void;
   /** Takes no further connections; resolves when those under way are over. The next process goes on with the port. */
@@ -29,6 +32,8 @@ export interface HeldPort {
 export interface HoldOptions {
   readonly userlandProxy: boolean;
   readonly keptSockets: KeptSockets;
+  /** Undefined for a daemon whose network namespace is the machine's. */
+  readonly outerPorts: OuterPorts | undefined;
 }
 
 /** Addresses of the container; '' if it has none. */
@@ -40,6 +45,9 @@ export interface PortTarget {
 /** The rules alone lead to the container, or its own address does. */
 export const NO_PROXY: Proxy = { close: () => undefined, rest: () => Promise.resolve() };
 
+/** This process has no part in the port. */
+export const HELD_ELSEWHERE = { release: NO_PROXY.close, rest: NO_PROXY.rest, drop: NO_PROXY.close };
+
 /** Both families must get one number. The kernel may choose so often one that is taken in the other family. */
 const PAIR_ATTEMPTS = 16;
 
@@ -48,7 +56,7 @@ const PAIR_ATTEMPTS = 16;
  * families. Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`, or `failed to
  * bind host port for …` if the port is not simply taken; nothing is held then.
  */
-export function holdPort(wanted: PortRequest, target: PortTarget, options: HoldOptions): HeldPort[] {
+export async function holdPort(wanted: PortRequest, target: PortTarget, options: HoldOptions): Promise<HeldPort[]> {
   const addresses = wanted.hostIp === '' ? anyAddress(target, options.userlandProxy) : [wanted.hostIp];
   const last = wanted.hostPortEnd ?? wanted.hostPort;
   const choices =
@@ -58,7 +66,7 @@ export function holdPort(wanted: PortRequest, target: PortTarget, options: HoldO
   let failure: unknown;
   for (const hostPort of choices) {
     try {
-      return holdOnAll(wanted, addresses, hostPort, target, options);
+      return await holdOnAll(wanted, addresses, hostPort, target, options);
     } catch (error) {
       failure = error;
       if (!isEngineError(error) || error.code !== 'PORT_IN_USE') break;
@@ -68,25 +76,71 @@ export function holdPort(wanted: PortRequest, target: PortTarget, options: HoldO
 }
 
 /** Holds one number on every address. */
-function holdOnAll(
+async function holdOnAll(
   wanted: PortRequest,
   addresses: readonly string[],
   hostPort: number,
   target: PortTarget,
   options: HoldOptions,
-): HeldPort[] {
+): Promise<HeldPort[]> {
+  const { outerPorts } = options;
   const held: HeldPort[] = [];
   try {
-    for (const hostIp of addresses)
-      held.push(holdOne(wanted, hostIp, held[0]?.port.hostPort ?? hostPort, target, options));
+    for (const hostIp of addresses) {
+      const number = held[0]?.port.hostPort ?? hostPort;
+      const isElsewhere = outerPorts !== undefined && !isLocal(hostIp);
+      const inner = isElsewhere
+        ? numberOnly(wanted, hostIp, number, target)
+        : holdOne(wanted, hostIp, number, target, options);
+      held.push(inner);
+      if (outerPorts) held[held.length - 1] = { ...inner, outer: await outerPorts.open(inner.port, inner.containerIp) };
+    }
     return held;
   } catch (error) {
-    for (const port of held) {
-      port.drop();
-      port.release();
+    // The machine may lack a family that the namespace has.
+    const last = held.at(-1);
+    if (wanted.hostIp === '' && held.length > 1 && last && isEngineError(error) && error.code === 'NO_FAMILY') {
+      await letGo([last]);
+      return held.slice(0, -1);
     }
+    await letGo(held);
     throw error;
   }
+}
+
+/** Gives ports back, those of the machine too. */
+export async function letGo(held: readonly HeldPort[]): Promise<void> {
+  for (const port of held) {
+    port.drop();
+    port.release();
+  }
+  await Promise.all(held.map(async ({ outer }) => outer?.close()));
+}
+
+/** Tells whether an address is that of every namespace. */
+function isLocal(ip: string): boolean {
+  return ip === '0.0.0.0' || ip === '::' || ip === '::1' || ip.startsWith('127.');
+}
+
+/** Chooses the number of a port whose address this namespace lacks, so that nothing holds it here. */
+function numberOnly(
+  { protocol, containerPort }: PortRequest,
+  hostIp: string,
+  hostPort: number,
+  target: PortTarget,
+): HeldPort {
+  const port = { protocol, containerPort, hostIp, hostPort: hostPort || freeNumber(protocol) };
+  return { port, containerIp: targetFor(hostIp, target), ...HELD_ELSEWHERE };
+}
+
+function freeNumber(protocol: PortRequest['protocol']): number {
+  const socket = bindPort(protocol, '127.0.0.1', 0);
+  closeFd(socket.fd);
+  return socket.port;
+}
+
+function targetFor(hostIp: string, { ipv4, ipv6 }: PortTarget): string {
+  return (isIPv4(hostIp) ? ipv4 : ipv6) || ipv4 || ipv6;
 }
 
 /** Clients of the Engine API know these texts. */
@@ -106,7 +160,7 @@ function holdOne(
   target: PortTarget,
   { userlandProxy, keptSockets }: HoldOptions,
 ): HeldPort {
-  const containerIp = (isIPv4(hostIp) ? target.ipv4 : target.ipv6) || target.ipv4 || target.ipv6;
+  const containerIp = targetFor(hostIp, target);
   const held = (port: number, { close, rest }: Proxy): HeldPort => ({
     port: { protocol, containerPort, hostIp, hostPort: port },
     containerIp,

@@ -1,7 +1,7 @@
 /** Says where a container's cgroup is (engine configuration `cgroup-parent`). */
 import { dirname, join } from 'node:path';
 
-export type CgroupDriver = 'cgroupfs' | 'systemd';
+export type CgroupDriver = 'cgroupfs' | 'systemd' | 'none';
 
 export interface CgroupPlacement {
   readonly driver: CgroupDriver;
@@ -19,9 +19,10 @@ export interface CgroupPlacement {
 /**
  * Returns `cgroupsPath` of the OCI spec. It is absolute, or on version 1 relative to the supervisor's cgroup in each
  * controller, because these may differ. For systemd it is `slice:prefix:name`, which names the scope
- * `engine-<id>.scope`.
+ * `engine-<id>.scope`. It is '' where containers get no group of their own.
  */
 export function cgroupsPathFor({ driver, parent, id, version, ownCgroup = '/' }: CgroupPlacement): string {
+  if (driver === 'none') return '';
   if (driver === 'systemd') return `${parent || 'system.slice'}:engine:${id}`;
   // The path is resolved from the root first, so that no parent leads above the group that it is relative to.
   if (version === 1 && parent !== '' && !parent.startsWith('/')) return join('/', parent, id).slice(1);

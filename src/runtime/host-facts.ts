@@ -7,7 +7,9 @@ import { arch, cpus, release } from 'node:os';
 import { join } from 'node:path';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { hasX32 } from '../sys/ffi/x32.js';
+import { countIds, outerUser } from '../sys/users/user-namespace.js';
 import { capabilitiesOf } from './capabilities.js';
+import type { CgroupDriver } from './cgroup-path.js';
 
 export interface CgroupFacts {
   /** 1 on hosts with controllers in the first hierarchy, even if there is a unified one beside it. */
@@ -32,6 +34,12 @@ export interface CgroupFacts {
 }
 
 export interface HostFacts {
+  /** Whether the daemon is one of an ordinary user, who is root only in a user namespace. */
+  readonly rootless: boolean;
+  /** The lowest score of the out-of-memory killer that the daemon may give to a process. */
+  readonly lowestOomScore: number;
+  /** So many groups, from 0 on, exist in the daemon's user namespace. */
+  readonly groups: number;
   /** As in images: `amd64`. */
   readonly architecture: string;
   readonly kernel: readonly [major: number, minor: number];
@@ -50,22 +58,52 @@ export interface HostFacts {
   readonly systemd: boolean;
 }
 
+/** No limit can be set, whatever the kernel has. */
+const NO_LIMITS = {
+  own: '/',
+  memoryLimit: false,
+  swapLimit: false,
+  memoryReservation: false,
+  memorySwappiness: false,
+  oomKillDisable: false,
+  cpuShares: false,
+  cpuQuota: false,
+  cpuRealtime: false,
+  cpuset: undefined,
+  pids: false,
+  blkioWeight: false,
+  blkioWeightDevice: false,
+  blkioThrottle: false,
+};
+
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
 
+/** The part of the configuration that decides which of the host's abilities the daemon may use. */
+export interface Rights {
+  readonly rootless: boolean;
+  readonly cgroupDriver: CgroupDriver;
+}
+
+const OF_ROOT: Rights = { rootless: false, cgroupDriver: 'cgroupfs' };
+
 /** Reads the facts. @throws Error when /proc is not mounted. */
-export async function readHostFacts(): Promise<HostFacts> {
+export async function readHostFacts({ rootless, cgroupDriver }: Rights = OF_ROOT): Promise<HostFacts> {
   const [major = 0, minor = 0] = release()
     .split('.')
     .map((part) => parseInt(part, 10));
   const [status, cgroup, apparmor, systemd] = await Promise.all([
     readFile('/proc/self/status', 'utf8'),
-    readCgroupFacts(),
-    hasAppArmor(),
+    readCgroupFacts(rootless ? cgroupDriver : undefined),
+    // Only root of the machine may load profiles.
+    !rootless && hasAppArmor(),
     // sd_booted(3) looks for the same directory.
     stat('/run/systemd/system').then((stats) => stats.isDirectory(), no),
   ]);
   const field = (name: string): string | undefined => new RegExp(`^${name}:\\s*(\\S+)`, 'm').exec(status)?.[1];
   return {
+    rootless,
+    lowestOomScore: rootless ? Number(await readFile('/proc/self/oom_score_adj', 'utf8')) : -1000,
+    groups: countIds('gid'),
     architecture: ARCHITECTURES[arch()] ?? arch(),
     kernel: [major, minor],
     cpuCount: cpus().length,
@@ -89,15 +127,22 @@ async function hasAppArmor(): Promise<boolean> {
   return enabled && isVisible;
 }
 
-async function readCgroupFacts(): Promise<CgroupFacts> {
+/** @param ofUser is how an ordinary user's daemon manages groups. */
+async function readCgroupFacts(ofUser: CgroupDriver | undefined): Promise<CgroupFacts> {
   const [mountinfo, self, namespaces] = await Promise.all([
     readFile('/proc/self/mountinfo', 'utf8'),
     readFile('/proc/self/cgroup', 'utf8'),
     exists('/proc/self/ns/cgroup'),
   ]);
   const mounts = parseCgroupMounts(mountinfo);
-  if (mounts.controllers.size === 0)
-    return { ...(await readUnified(mounts.unified ?? '/sys/fs/cgroup', ownCgroup(self, ''))), namespaces };
+  if (ofUser === 'none') return { ...NO_LIMITS, version: mounts.controllers.size === 0 ? 2 : 1, namespaces };
+  if (mounts.controllers.size === 0) {
+    const user = outerUser();
+    // The groups of containers are made by the user's manager, with what it was given.
+    const manager = ofUser === undefined ? '/' : `/user.slice/user-${user}.slice/user@${user}.service`;
+    const unified = mounts.unified ?? '/sys/fs/cgroup';
+    return { ...(await readUnified(unified, ownCgroup(self, ''), join(unified, manager))), namespaces };
+  }
   return { ...(await readLegacy(mounts.controllers, ownCgroup(self, 'cpu'))), namespaces };
 }
 
@@ -166,9 +211,9 @@ async function readLegacy(
   };
 }
 
-async function readUnified(mountPoint: string, own: string): Promise<Omit<CgroupFacts, 'namespaces'>> {
+async function readUnified(mountPoint: string, own: string, manager: string): Promise<Omit<CgroupFacts, 'namespaces'>> {
   const [controllers, swapLimit, cpuset] = await Promise.all([
-    readFile(join(mountPoint, 'cgroup.controllers'), 'utf8').then(
+    readFile(join(manager, 'cgroup.controllers'), 'utf8').then(
       (text) => new Set(text.trim().split(' ')),
       () => new Set<string>(),
     ),

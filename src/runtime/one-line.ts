@@ -3,6 +3,7 @@
  * host.
  */
 import { invalid } from '../errors/engine-error.js';
+import type { CgroupDriver } from './cgroup-path.js';
 
 /** Matches control characters: a line break would add a line, and so another host or name server. */
 // oxlint-disable-next-line no-control-regex -- these characters are what is looked for
@@ -19,7 +20,7 @@ export function checkOneLine(field: string, values: readonly string[] | null | u
 }
 
 /** Checks that the group is below the one that it is resolved in. @throws EngineError invalid. */
-export function checkCgroupParent(parent: string, driver: 'cgroupfs' | 'systemd'): void {
+export function checkCgroupParent(parent: string, driver: CgroupDriver): void {
   checkOneLine('CgroupParent', [parent]);
   if (parent.split('/').includes('..'))
     throw invalid(`invalid CgroupParent: ${JSON.stringify(parent)} leads out of its group`);

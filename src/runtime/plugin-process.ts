@@ -9,6 +9,7 @@ import type { HostFacts } from './host-facts.js';
 import { checkMountPoints } from './mount-points.js';
 import { systemMounts } from './mounts.js';
 import type { OciMount, OciNamespace } from './oci-types.js';
+import { fitToUser } from './rootless.js';
 
 export interface PluginProcessInput {
   readonly record: PluginRecord;
@@ -47,7 +48,7 @@ export async function buildPluginSpec(input: PluginProcessInput, facts: HostFact
     ),
     DeviceCgroupRules: AllowAllDevices ? ['a *:* rwm'] : [],
   });
-  return {
+  const spec = {
     ociVersion: '1.0.2',
     process: {
       terminal: false,
@@ -71,6 +72,7 @@ export async function buildPluginSpec(input: PluginProcessInput, facts: HostFact
       ...(config.PropagatedMount === '' ? {} : { rootfsPropagation: 'rshared' }),
     },
   };
+  return fitToUser(spec, facts);
 }
 
 function namespacesOf({ config: { Network, IpcHost, PidHost } }: PluginRecord): OciNamespace[] {

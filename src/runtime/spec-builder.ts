@@ -2,7 +2,6 @@
 import { invalid } from '../errors/engine-error.js';
 import type { IdRange } from '../ports/id-maps.js';
 import type { BuiltSpec, SpecBuilder, SpecInput } from '../ports/runtime.js';
-import type { OciSpec } from '../ports/supervisor.js';
 import type { AppArmor } from './apparmor/apparmor.js';
 import { applyCdiEdits } from './cdi-edits.js';
 import { resolveDeviceRequests } from './device-requests.js';
@@ -15,6 +14,7 @@ import type { OciIdMapping, OciSeccomp } from './oci-types.js';
 import { buildExecProcess, buildInitProcess, type ProcessDefaults } from './process.js';
 import { settlePropagation } from './propagation.js';
 import { buildResources } from './resources.js';
+import { fitScore, fitToUser } from './rootless.js';
 import { buildSeccomp, parseSeccompProfile, type SeccompProfile } from './seccomp.js';
 import { defaultSeccompProfile } from './seccomp-profile.js';
 import { parseSecurityOptions } from './security-options.js';
@@ -92,8 +92,8 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
       edits,
     );
     const seccomp = seccompFor(input, process.capabilities.bounding);
-    const sysctl = buildSysctls(input);
-    const spec: OciSpec = {
+    const sysctl = buildSysctls(input, facts);
+    const spec = {
       ociVersion: '1.0.2',
       process: { ...edited.process },
       root: { path: input.rootfs, readonly: hostConfig.ReadonlyRootfs },
@@ -119,7 +119,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
         ...(propagation.root ? { rootfsPropagation: propagation.root } : {}),
       },
     };
-    return { spec, warnings };
+    return { spec: fitToUser(spec, facts), warnings };
   }
 
   return {
@@ -127,7 +127,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
     build,
     buildExec: async (input) => {
       await requireProfile(input);
-      return { ...(await buildExecProcess(input, facts, defaults())) };
+      return { ...fitScore(await buildExecProcess(input, facts, defaults()), facts.lowestOomScore) };
     },
   };
 }

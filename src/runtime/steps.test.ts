@@ -295,15 +295,15 @@ test('security options in both spellings', () => {
 });
 
 test("sysctls: defaults only where the network is the container's own", () => {
-  assert.deepEqual(Object.keys(buildSysctls(input({ NetworkMode: 'bridge' }))), [
+  assert.deepEqual(Object.keys(buildSysctls(input({ NetworkMode: 'bridge' }), { groups: 65_537 })), [
     'net.ipv4.ip_unprivileged_port_start',
     'net.ipv4.ping_group_range',
   ]);
-  assert.deepEqual(buildSysctls(input({ NetworkMode: 'host', Sysctls: { a: 'b' } })), { a: 'b' });
+  assert.deepEqual(buildSysctls(input({ NetworkMode: 'host', Sysctls: { a: 'b' } }), { groups: 65_537 }), { a: 'b' });
   assert.equal(
-    buildSysctls(input({ NetworkMode: 'bridge', Sysctls: { 'net.ipv4.ip_unprivileged_port_start': '80' } }))[
-      'net.ipv4.ip_unprivileged_port_start'
-    ],
+    buildSysctls(input({ NetworkMode: 'bridge', Sysctls: { 'net.ipv4.ip_unprivileged_port_start': '80' } }), {
+      groups: 65_537,
+    })['net.ipv4.ip_unprivileged_port_start'],
     '80',
   );
 });

@@ -4,11 +4,20 @@
 import { invalid } from '../errors/engine-error.js';
 import type { HostConfig } from '../ports/container.js';
 import { parseCpuList } from './cpu-list.js';
-import type { HostFacts } from './host-facts.js';
+import type { CgroupFacts, HostFacts } from './host-facts.js';
 
 const MIN_MEMORY_BYTES = 6 * 1024 * 1024;
 const MIN_CPU_SHARES = 2;
 const MAX_CPU_SHARES = 262_144;
+
+const BLOCK_IO = [
+  'BlkioWeight',
+  'BlkioWeightDevice',
+  'BlkioDeviceReadBps',
+  'BlkioDeviceWriteBps',
+  'BlkioDeviceReadIOps',
+  'BlkioDeviceWriteIOps',
+] as const;
 
 export interface HostLimits {
   /** The configuration without the limits that the host cannot apply. */
@@ -28,6 +37,7 @@ export function applyHostLimits(
 ): HostLimits {
   const warnings: string[] = [];
   const hostConfig = { ...given };
+  if (facts.rootless) refuseUndelegated(given, facts.cgroup);
   checkMemory(hostConfig, facts, warnings, options.update === true);
   checkCpu(hostConfig, facts, warnings);
   checkCpuset(hostConfig, facts, warnings);
@@ -40,6 +50,42 @@ export function applyHostLimits(
     hostConfig.PidsLimit = null;
   }
   return { hostConfig, warnings };
+}
+
+/**
+ * Refuses limits that nobody would keep. Root's daemon drops them with a warning, as the kernel lacks them for good;
+ * a user can have them delegated, and would otherwise take a container for limited that is not.
+ * @throws EngineError invalid naming the limit.
+ */
+function refuseUndelegated(limits: HostConfig, cgroup: CgroupFacts): void {
+  const wanted: readonly (readonly [controller: string, isThere: boolean, field: keyof HostConfig])[] = [
+    ...(['Memory', 'MemorySwap', 'MemoryReservation'] as const).map(
+      (field) => ['memory', cgroup.memoryLimit, field] as const,
+    ),
+    ...(['NanoCpus', 'CpuShares', 'CpuQuota', 'CpuPeriod'] as const).map(
+      (field) => ['cpu', cgroup.cpuQuota, field] as const,
+    ),
+    ...(['CpusetCpus', 'CpusetMems'] as const).map((field) => ['cpuset', cgroup.cpuset !== undefined, field] as const),
+    ['pids', cgroup.pids, 'PidsLimit'],
+    ...BLOCK_IO.map((field) => ['io', cgroup.blkioThrottle, field] as const),
+  ];
+  for (const [controller, isThere, field] of wanted) {
+    const value = limits[field];
+    const isLimit =
+      typeof value === 'number'
+        ? value > 0
+        : Array.isArray(value) || typeof value === 'string'
+          ? value.length > 0
+          : false;
+    if (!isThere && isLimit)
+      throw invalid(
+        `${field} cannot be kept by a rootless daemon: ` +
+          (cgroup.version === 2
+            ? `the controller ${controller} of the control groups is not delegated to the user`
+            : 'this host has control groups of version 1, which cannot be delegated to a user'),
+        { code: 'NOT_DELEGATED' },
+      );
+  }
 }
 
 function checkMemory(limits: HostConfig, { cgroup }: HostFacts, warnings: string[], update: boolean): void {

@@ -25,6 +25,9 @@ const cgroup: CgroupFacts = {
   namespaces: true,
 };
 const facts = (overrides: Partial<CgroupFacts> = {}): HostFacts => ({
+  rootless: false,
+  lowestOomScore: -1000,
+  groups: 2 ** 32 - 1,
   architecture: 'amd64',
   kernel: [6, 1],
   cpuCount: 2,

@@ -6,6 +6,7 @@ import { isAbsolute } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import type { ContainerConfig, HealthConfig, HostConfig } from '../ports/container.js';
 import { normalizeCapabilities } from './capabilities.js';
+import type { CgroupDriver } from './cgroup-path.js';
 import { parseDeviceRule } from './devices.js';
 import type { HostFacts } from './host-facts.js';
 import { checkCgroupParent, checkOneLine } from './one-line.js';
@@ -17,7 +18,7 @@ import { checkUlimit } from './ulimits.js';
 import { applyHostLimits, type HostLimits } from './validate-resources.js';
 
 export interface ValidationContext {
-  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  readonly cgroupDriver: CgroupDriver;
   /** Containers have a user namespace of their own unless they say otherwise. */
   readonly remapsUsers?: boolean;
 }

@@ -8,10 +8,12 @@ import { openCgroupV1 } from './cgroup-v1.js';
 import { openCgroupV2 } from './cgroup-v2.js';
 import { parseHostCpu, parseNetDev } from './counters.js';
 import { readKernelFile } from './kernel-file.js';
+import { noCgroups } from './no-cgroups.js';
 
 /** Readings of several containers. */
 export interface StatsBatch {
-  readonly mounts: CgroupMounts;
+  /** Undefined where containers have no groups. */
+  readonly mounts: CgroupMounts | undefined;
   readonly targets: readonly StatsTarget[];
 }
 
@@ -22,10 +24,13 @@ type HostCpu = ReturnType<typeof parseHostCpu>;
  * it belongs in a worker thread.
  */
 export function readStats({ mounts, targets }: StatsBatch): (ContainerUsage | undefined)[] {
-  const { controllers, unified } = mounts;
-  const cgroups = controllers.size > 0 ? openCgroupV1(controllers) : openCgroupV2(unified ?? '/sys/fs/cgroup');
+  const cgroups = mounts ? openCgroups(mounts) : noCgroups;
   const hostCpu = parseHostCpu(readKernelFile('/proc/stat') ?? '');
   return targets.map((target) => readOne(cgroups, hostCpu, target));
+}
+
+function openCgroups({ controllers, unified = '/sys/fs/cgroup' }: CgroupMounts): CgroupReader {
+  return controllers.size > 0 ? openCgroupV1(controllers) : openCgroupV2(unified);
 }
 
 function readOne(

@@ -21,6 +21,7 @@ const HOST: Host = {
   cgroupVersion: 1,
   cpuRealtime: false,
   isInitialUserNamespace: true,
+  userManager: false,
   lookUp: {
     group: () => undefined,
     groupLater: () => Promise.resolve(),

@@ -123,6 +123,9 @@ test('it is installed, upgraded while a container runs, removed and purged', asy
   dpkg('-i', first);
   assert.match(inRoot('engined', '--version'), /^engined version /);
   assert.match(inRoot('getent', 'group', 'engine'), /^engine:/);
+  // It is for ordinary users, and says so.
+  assert.match(inRoot('sh', '-c', 'engined-rootless --check 2>&1 || true'), /root runs engined itself/);
+  assert.match(inRoot('cat', '/usr/lib/systemd/user/engined.service'), /^ExecStart=\/usr\/bin\/engined-rootless$/m);
   for (const unit of ['sockets.target.wants/engined.socket', 'multi-user.target.wants/engined.service'])
     assert.ok(additions().includes(`./etc/systemd/system/${unit}`), unit);
   assert.equal(inRoot('dpkg', '--verify', 'engined'), '');

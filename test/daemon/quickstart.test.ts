@@ -1,12 +1,13 @@
 /** The README's first command, as a machine runs it. */
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { makeOrdinaryUser, processesOfUser } from '../support/rootless.js';
 
 /** This file is in dist/test. */
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
@@ -25,14 +26,8 @@ function copyOfThis(): { readonly copy: string; readonly dependencies: string } 
   return { copy, dependencies };
 }
 
-test('quickstart shows the nine operations and takes everything away again', async (t) => {
-  const { copy, dependencies } = copyOfThis();
-  t.after(() => {
-    execFileSync('umount', [dependencies]);
-    rmSync(copy, { recursive: true });
-  });
-  const command = [join(copy, 'scripts', 'quickstart.mjs'), '--once'];
-  const { stdout } = await promisify(execFile)(process.execPath, command, { timeout: 600_000 });
+/** Checks the output of a run. */
+function check(stdout: string): void {
   for (let number = 1; number <= 9; number++) assert.match(stdout, new RegExp(`^${number}\\. `, 'm'));
   assert.match(stdout, /Status: Downloaded newer image for /);
   assert.match(stdout, /-> \{"StatusCode":0\}\n/);
@@ -41,4 +36,26 @@ test('quickstart shows the nine operations and takes everything away again', asy
   const dir = /files in (\S+)/.exec(stdout)?.[1] ?? '';
   assert.match(dir, /^\/.+engined-/);
   assert.equal(existsSync(dir), false);
+}
+
+test('quickstart shows the nine operations and takes all away again, for root and an ordinary user', async (t) => {
+  const { copy, dependencies } = copyOfThis();
+  t.after(() => {
+    execFileSync('umount', [dependencies]);
+    rmSync(copy, { recursive: true });
+  });
+  const script = join(copy, 'scripts', 'quickstart.mjs');
+  const run = promisify(execFile);
+  check((await run(process.execPath, [script, '--once'], { timeout: 600_000 })).stdout);
+
+  const place = mkdtempSync(join(tmpdir(), 'ordinary-'));
+  const home = mkdtempSync(join(tmpdir(), 'home-'));
+  for (const path of [place, copy]) chmodSync(path, 0o755);
+  const user = makeOrdinaryUser(place);
+  const owner = `${user.uid}:${user.uid}`;
+  execFileSync('find', [copy, '-path', dependencies, '-prune', '-o', '-exec', 'chown', owner, '{}', '+']);
+  chownSync(home, user.uid, user.uid);
+  const [program = '', ...args] = user.as(home, process.execPath, script, '--once', '--rootless');
+  check((await run(program, args, { timeout: 600_000 })).stdout);
+  assert.deepEqual(processesOfUser(user), []);
 });

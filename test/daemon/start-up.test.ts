@@ -267,7 +267,7 @@ test('check: a machine that has everything, one that lacks programs, and how the
     const stdout = some + nftables.stdout;
     for (const { program, package: alternatives, need } of requirements) {
       // Only hosts and configurations that use these programs need them.
-      if (need === 'apparmor' || need === 'fuse-overlayfs') continue;
+      if (['apparmor', 'fuse-overlayfs', 'rootless'].includes(need)) continue;
       const name = alternatives.replace(' | ', ' or ');
       assert.match(
         stdout,

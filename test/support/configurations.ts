@@ -25,6 +25,7 @@ export const HOST: Host = {
   cgroupVersion: 1,
   cpuRealtime: true,
   isInitialUserNamespace: false,
+  userManager: false,
   lookUp: {
     group: () => undefined,
     groupLater: () => Promise.resolve(),
@@ -34,10 +35,13 @@ export const HOST: Host = {
   },
 };
 
+/** In the session of a user, too. */
+const SESSION = { XDG_RUNTIME_DIR: '/run/user/1000' };
+
 export const load = (
   content: unknown,
   argv: readonly string[] = [],
-  environment: Record<string, string> = {},
+  environment: Record<string, string> = SESSION,
   host: Host = HOST,
 ): LoadedConfig => loadConfig(['--config-file', file(content), ...argv], environment, host);
 /** The message that a configuration is refused with. */

@@ -50,6 +50,7 @@ export function networksOf(
   identities: { value: unknown } = { value: undefined },
 ): HostNetworks {
   return new HostNetworks({
+    outerPorts: undefined,
     bridge: {
       name: plan.bridge,
       bip: plan.bip,

@@ -47,8 +47,8 @@ export function property(unit: string, name: string): Promise<string> {
   return systemctl('show', '--value', '-p', name, unit);
 }
 
-/** Imports an image `box` that has the machine's busybox. */
-export async function importBox(): Promise<void> {
+/** Imports an image `box` that has the machine's busybox. @param host is the address of the daemon, if not root's. */
+export async function importBox(host?: string): Promise<void> {
   const dir = await mkdtemp(join(tmpdir(), 'box-'));
   try {
     const bin = join(dir, 'root/bin');
@@ -57,7 +57,7 @@ export async function importBox(): Promise<void> {
     for (const name of (await output('/bin/busybox', '--list')).split('\n'))
       if (name !== 'busybox') await symlink('busybox', join(bin, name));
     await output('tar', '-C', join(dir, 'root'), '-cf', join(dir, 'box.tar'), '.');
-    await docker('import', join(dir, 'box.tar'), 'box');
+    await docker(...(host === undefined ? [] : ['--host', host]), 'import', join(dir, 'box.tar'), 'box');
   } finally {
     await rm(dir, { recursive: true });
   }

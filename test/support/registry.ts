@@ -21,6 +21,8 @@ export interface RegistryOptions {
   readonly extraConfig?: string;
   /** Directory for blobs and manifests that outlives the registry. Default: a temporary one. */
   readonly storeDir?: string;
+  /** Program that starts it, with arguments before its own. Default: none, so it is started as it is. */
+  readonly starter?: readonly string[];
   /** Lines under `http:`, indented by two spaces. */
   readonly httpConfig?: string;
 }
@@ -40,7 +42,8 @@ export async function startRegistry(options: RegistryOptions = {}): Promise<Test
   const configPath = join(dir, 'config.yml');
   await writeFile(configPath, config);
 
-  const child = spawn('docker-registry', ['serve', configPath], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const [program, ...args] = [...(options.starter ?? []), 'docker-registry', 'serve', configPath];
+  const child = spawn(program ?? '', args, { stdio: ['ignore', 'ignore', 'pipe'] });
   const ended = once(child, 'exit').catch(() => undefined);
   let stopped: Promise<void> | undefined;
   const stop = (): Promise<void> => {

@@ -16,6 +16,8 @@ export interface ServiceDeps extends UpdateDeps {
   readonly layers: LayerStore;
   writeFiles(record: ContainerRecord): Promise<unknown>;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
+  /** Returns the processes of a running container, as the host numbers them. */
+  pids(record: ContainerRecord): Promise<readonly number[]>;
   /** Returns the bytes on the disk of what the container wrote, its logs and its record. */
   diskBytes(id: string): Promise<number>;
   /** Announces that containers were pruned, and how many bytes that freed. */
@@ -107,7 +109,7 @@ export class ContainerServices {
 
   /** Returns `ps` of the container's processes as seen from the host: titles and rows, the last column joined. */
   async top(record: ContainerRecord, psArgs: string): Promise<ProcessList> {
-    const pids = await whileRunning(this.deps.tasks, record.id, this.deps.tasks.pids(record.id));
+    const pids = await whileRunning(this.deps.tasks, record.id, this.deps.pids(record));
     const rows = await runPs(pids, psArgs);
     this.deps.emit('top', record);
     return rows;

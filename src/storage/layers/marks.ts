@@ -4,9 +4,11 @@
  */
 import { makeDevice } from '../../sys/files/inode.js';
 import { getXattr, setXattr } from '../../sys/files/xattr.js';
+import { isInUserNamespace } from '../../sys/users/user-namespace.js';
 import { fsPath } from '../byte-path.js';
 
-const OPAQUE = 'trusted.overlay.opaque';
+/** In a user namespace overlayfs keeps its marks, with the option `userxattr`, where root of that namespace may. */
+const opaqueMark = (): string => (isInUserNamespace() ? 'user.overlay.opaque' : 'trusted.overlay.opaque');
 const YES = Buffer.from('y');
 
 /** True for a whiteout, which stands for a deleted name. */
@@ -20,9 +22,9 @@ export function makeWhiteout(at: string): void {
 
 /** True for a directory that hides what the layers below have in it. */
 export function isOpaque(at: string): boolean {
-  return getXattr(fsPath(at), OPAQUE)?.toString('latin1') === 'y';
+  return getXattr(fsPath(at), opaqueMark())?.toString('latin1') === 'y';
 }
 
 export function makeOpaque(at: string): void {
-  setXattr(fsPath(at), OPAQUE, YES);
+  setXattr(fsPath(at), opaqueMark(), YES);
 }

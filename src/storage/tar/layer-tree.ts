@@ -20,6 +20,7 @@ import { invalid } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { makeDevice, makeFifo, setTimes } from '../../sys/files/inode.js';
 import { setXattr } from '../../sys/files/xattr.js';
+import { isInUserNamespace } from '../../sys/users/user-namespace.js';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { isWhiteout, makeOpaque, makeWhiteout } from '../layers/marks.js';
 import { DisplacedFiles } from './displaced-files.js';
@@ -130,6 +131,11 @@ export class LayerTree {
 
   makeNode(path: string, header: TarHeader, xattrs: Xattrs): void {
     const at = this.at(path);
+    // Only root of the machine may make devices: an ordinary user's containers do without those of images.
+    if (header.type !== '6' && isInUserNamespace()) {
+      this.#makeRoom(path);
+      return;
+    }
     this.#create(path, () => {
       if (header.type === '6') makeFifo(at);
       else makeDevice(at, header.type === '3' ? 'char' : 'block', header.deviceMajor, header.deviceMinor);
@@ -315,9 +321,11 @@ export function setXattrs(at: string | Buffer, xattrs: Xattrs): void {
     try {
       setXattr(at, name, value);
     } catch (error) {
-      // This file system, or this type of file, has no such attributes: the file can be used without it.
+      // This file system, or this type of file, has no such attributes, or only root of the machine may set them: the
+      // file can be used without it.
       const { code } = error as NodeJS.ErrnoException;
-      if (code !== 'ENOTSUP' && !(code === 'EPERM' && name.startsWith('user.'))) throw error;
+      const isForbidden = code === 'EPERM' && (name.startsWith('user.') || isInUserNamespace());
+      if (code !== 'ENOTSUP' && !isForbidden) throw error;
     }
   }
 }

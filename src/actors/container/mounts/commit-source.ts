@@ -18,15 +18,20 @@ export class CommitSource {
       record: ContainerRecord,
       attributes: Readonly<Record<string, string>>,
     ) => void,
+    /** Without control groups nothing can be paused: then the container goes on. */
+    private readonly canPause: boolean,
   ) {}
 
-  /** Calls `use` while the container is paused, if it runs and `pause` says so. Throws not-found and conflict. */
+  /**
+   * Calls `use` while the container is paused, if it runs, `pause` says so and it can be.
+   * @throws EngineError not-found, conflict.
+   */
   async withStill<T>(reference: string, pause: boolean, use: (source: StillContainer) => Promise<T>): Promise<T> {
     const { id, config, image, state } = this.containers.find(reference);
     if (state.status === 'dead' || state.status === 'removing')
       throw conflict(`You cannot commit container ${id} which is being removed`);
     const source = { id, config, image };
-    if (!pause || state.status !== 'running') return use(source);
+    if (!pause || !this.canPause || state.status !== 'running') return use(source);
     try {
       await this.containers.pause(id);
     } catch (error) {

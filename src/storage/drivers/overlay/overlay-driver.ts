@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { internal, invalid } from '../../../errors/engine-error.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
+import { isInUserNamespace } from '../../../sys/users/user-namespace.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem } from '../../../sys/mount/mount.js';
 import type { Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
@@ -82,7 +83,7 @@ class OverlayDriver extends StackedDriver {
       ['Supports d_type', 'true'],
       ['Using metacopy', 'false'],
       ['Native Overlay Diff', 'true'],
-      ['userxattr', 'false'],
+      ['userxattr', String(isInUserNamespace())],
     ];
   }
 

@@ -5,6 +5,7 @@ import { messageOf, unavailable } from '../../../errors/engine-error.js';
 import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
 import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
 import { tellsTypes } from '../../../sys/files/directory-types.js';
+import { isInUserNamespace } from '../../../sys/users/user-namespace.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 
 /**
@@ -18,6 +19,13 @@ const PARAMETERS = ['index', 'metacopy', 'redirect_dir'];
  * knows it since 5.10.
  */
 const VOLATILE = ',volatile';
+
+/**
+ * In a user namespace, the marks of layers are attributes `user.overlay.*`, which root may set there. Linux knows this
+ * option since 5.11; a kernel that mounts without it cannot replace directories of layers. It switches the other two
+ * parameters off, and does not let them be named.
+ */
+const USER_OPTIONS = ',userxattr,index=off';
 
 /** Options of mounts, each with a comma before it. */
 export interface MountOptions {
@@ -67,10 +75,10 @@ export async function untriedOptions(): Promise<MountOptions> {
 }
 
 async function knownOptions(): Promise<string> {
+  if (isInUserNamespace()) return USER_OPTIONS;
   const known = await Promise.all(PARAMETERS.map((name) => exists(`/sys/module/overlay/parameters/${name}`)));
-  return PARAMETERS.filter((_, i) => known[i])
-    .map((name) => `,${name}=off`)
-    .join('');
+  const off = PARAMETERS.filter((_, i) => known[i]).map((name) => `,${name}=off`);
+  return off.join('');
 }
 
 async function tryMount(target: string, options: string, directory: string): Promise<void> {
