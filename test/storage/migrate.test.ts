@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
@@ -14,11 +14,10 @@ import { fileURLToPath } from 'node:url';
 import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
-import { dockerCli } from '../support/dockerd.js';
 import { Engine } from '../support/engine.js';
 import { describeTree, withoutInit } from '../support/describe-tree.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
 import { buildImage, buildLayer, busyboxEntries, everyFileType } from '../support/image-builder.js';
 
@@ -70,39 +69,43 @@ describe('migrate', { skip: noBtrfs() }, () => {
     assert.match(output, message);
     assert.equal(code, 1);
   };
-  const digestOf = (...args: string[]): string =>
-    createHash('sha256')
-      .update(
-        execFileSync(dockerCli(), args, { env: { ...process.env, DOCKER_HOST: engine.host }, maxBuffer: 1 << 30 }),
-      )
-      .digest('hex');
-  const treeOf = (id: string): string[] => {
+  const bytesOf = async (path: string): Promise<Buffer> => {
+    const { status, body } = await call(engine.socketPath, 'GET', path);
+    assert.equal(status, 200, path);
+    return body;
+  };
+  const treeOf = async (id: string): Promise<string[]> => {
     const directory = mkdtempSync(join(engine.dir, 'tree-'));
-    const tar = join(engine.dir, 'export.tar');
-    execFileSync(dockerCli(), ['export', '-o', tar, id], { env: { ...process.env, DOCKER_HOST: engine.host } });
-    execFileSync('tar', ['-xpf', tar, '-C', directory, '--numeric-owner']);
+    const tar = await bytesOf(`/containers/${id}/export`);
+    execFileSync('tar', ['-xp', '-C', directory, '--numeric-owner'], { input: tar });
     // Directories that no tar names, and what every container needs, have the time at which they were made.
     const made = describeTree(join(directory, 'made'), { directoryTimes: true }).filter(
       (line) => !line.startsWith(' '),
     );
     const lines = [...withoutInit(describeTree(directory)).filter((line) => !line.startsWith(' ')), ...made];
-    execFileSync('rm', ['-r', directory, tar]);
+    rmSync(directory, { recursive: true });
     return lines;
   };
   const seen = async (): Promise<Record<string, unknown>> => {
-    const ids = (await dockerOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n').sort();
-    const names = (await dockerOk(engine, ['images', '--format', '{{.Repository}}:{{.Tag}}'])).split('\n').sort();
-    const of = async (id: string): Promise<unknown> => ({
-      record: await dockerOk(engine, ['inspect', '-f', '{{.Id}} {{.Name}} {{json .Config}} {{json .State}}', id]),
-      tree: treeOf(id),
-      log: await dockerOk(engine, ['logs', id]),
-      diff: (await dockerOk(engine, ['diff', id])).split('\n').sort(),
-    });
-    const images = await dockerOk(engine, ['images', '-a', '--no-trunc', '--digests', '--format', 'json']);
+    const get = <T>(path: string): Promise<T> => callJson<T>(engine.socketPath, 'GET', path);
+    const images = await get<{ Id: string; RepoTags: string[] }[]>('/images/json?all=1');
+    const names = images.flatMap(({ RepoTags }) => RepoTags).sort();
+    const saved = await bytesOf(`/images/get?${names.map((name) => `names=${encodeURIComponent(name)}`).join('&')}`);
+    const containers: Record<string, unknown>[] = [];
+    for (const { Id } of await get<{ Id: string }[]>('/containers/json?all=1')) {
+      const { Name, Config, State } = await get<Record<string, unknown>>(`/containers/${Id}/json`);
+      const changes = await get<{ Path: string; Kind: number }[]>(`/containers/${Id}/changes`);
+      containers.push({
+        record: { Id, Name, Config, State },
+        tree: await treeOf(Id),
+        log: (await bytesOf(`/containers/${Id}/logs?stdout=1&stderr=1`)).toString('latin1'),
+        diff: changes.map(({ Path, Kind }) => `${Kind} ${Path}`).sort(),
+      });
+    }
     return {
-      images: images.split('\n').sort(),
-      saves: Object.fromEntries(names.map((name) => [name, digestOf('save', name)])),
-      containers: await Promise.all(ids.map(of)),
+      images: images.map((image) => JSON.stringify(image)).sort(),
+      saved: createHash('sha256').update(saved).digest('hex'),
+      containers,
     };
   };
 
