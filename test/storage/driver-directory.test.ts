@@ -2,4 +2,5 @@
 import { directoryDriver } from '../support/directory-driver.js';
 import { testDriver } from '../support/driver-contract/contract.js';
 
-testDriver(directoryDriver);
+// Each layer is a copy of all below it.
+testDriver(directoryDriver, { sizes: { depth: 20, chains: 4 } });

@@ -1,6 +1,6 @@
 /** Stores of one driver below a temporary directory, and what tests of drivers do with them. Needs root. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from '../../../src/ports/logger.js';
@@ -9,6 +9,7 @@ import type { DriverRow } from '../../../src/storage/drivers/driver.js';
 import { type DriverLayerStore, openLayerStore } from '../../../src/storage/layers/layer-store.js';
 import { removeTrees } from '../../../src/storage/tasks/remove-trees.js';
 import { LayerExtractor } from '../../../src/storage/tar/layer-extractor.js';
+import { detachMount, mountPointsBelow } from '../../../src/sys/mount/mount.js';
 import { createWorkerPool } from '../../../src/workers/pool.js';
 import { type LayerEntry, sha256, tarOf } from '../image-builder.js';
 
@@ -18,6 +19,8 @@ export interface TestPlace {
   readonly directory?: string;
   /** Lets a test damage a layer in this directory. */
   readonly makeWritable?: (directory: string) => void;
+  /** Layers of a deep chain, and chains of random layers. Default: 126, as many as overlayfs takes, and 12. */
+  readonly sizes?: { readonly depth: number; readonly chains: number };
   /** Things that its file system cannot do. */
   readonly cannot?: readonly Inability[];
 }
@@ -46,6 +49,10 @@ export class DriverHarness {
     this.place.makeWritable?.(directory);
   }
 
+  get sizes(): NonNullable<TestPlace['sizes']> {
+    return this.place.sizes ?? { depth: 126, chains: 12 };
+  }
+
   can(what: Inability): boolean {
     return this.place.cannot?.includes(what) !== true;
   }
@@ -63,15 +70,21 @@ export class DriverHarness {
     return store;
   }
 
+  /** Takes all away, also what stores have mounted that a failed test has not closed. */
   async close(): Promise<void> {
-    for (const store of this.#stores) {
-      for (const id of store.writableIds()) await store.removeWritable(id);
-      await store.close();
+    let mounts: string[] = [];
+    try {
+      for (const store of this.#stores) {
+        for (const id of store.writableIds()) await store.removeWritable(id);
+        await store.close();
+      }
+    } finally {
+      await this.workers.close();
+      mounts = await mountPointsBelow(this.temp);
+      for (const point of mounts.toReversed()) await detachMount(point);
+      removeTrees({ paths: [this.temp] });
     }
-    await this.workers.close();
-    const mounts = readFileSync('/proc/self/mounts', 'utf8');
-    removeTrees({ paths: [this.temp] });
-    assert.equal(mounts.includes(this.temp), false, 'something stays mounted');
+    assert.deepEqual(mounts, [], 'something stays mounted');
   }
 
   async addTar(store: DriverLayerStore, parent: Digest | undefined, tar: Buffer): Promise<LayerInfo> {
