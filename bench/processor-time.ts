@@ -30,6 +30,15 @@ function unifiedRoot(): string {
   return path;
 }
 
+/** Milliseconds that a process has computed. */
+export function processMs(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    .replace(/^.*\) /s, '')
+    .split(' ');
+  // utime and stime, in ticks of a hundredth of a second (proc(5)).
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
 let made = 0;
 
 export function countProcessorTime(kind: EngineKind): ProcessorTime {

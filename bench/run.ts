@@ -34,6 +34,7 @@ import { keep } from './history.js';
 import { report } from './report.js';
 import { take, type Contender, type MetricResult } from './sampling.js';
 import { requests } from './requests.js';
+import { measureScale } from './scale.js';
 import { saveLoad } from './save-load.js';
 import { startup } from './startup.js';
 import { stats } from './stats.js';
@@ -83,6 +84,7 @@ const { values: options } = parseArgs({
     // One line for each commit goes there; a chart over time is written beside it.
     history: { type: 'string' },
     timeline: { type: 'string' },
+    scale: { type: 'boolean' },
     // For all daemons; with btrfs, TMPDIR has to name a directory on it.
     'storage-driver': { type: 'string' },
   },
@@ -173,6 +175,7 @@ async function main(): Promise<void> {
       shapedImage: (repository) => ensureShapedImage(registry, repository),
     });
     if (options.timeline !== undefined) return await drawTimeline(options.timeline, setting(''), RESULTS);
+    if (options.scale === true) return await measureScale(image);
     const rounds = options.rounds === undefined ? {} : { rounds: Number(options.rounds) };
     for (const measure of measures)
       results.push(...(await take(measure, contenders(measure, certificate), { ...rounds, versions, setting })));

@@ -1,7 +1,8 @@
 /**
  * npm run bench [-- --only NAME,... --engine NAME --rounds N --peer VERSION --before MAIN --history FILE]: installs
  * what is missing, builds, and compares the engine with dockerd, or with an earlier build, whose dist/bundle/main.js
- * is named. npm run bench -- --timeline NAME: draws where the time of one action goes (docs/performance.md).
+ * is named. npm run bench -- --timeline NAME: draws where the time of one action goes;
+ * npm run bench -- --scale: what ten thousand containers and a hundred thousand images cost (docs/performance.md).
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -6,6 +6,7 @@ import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { readRecord, removeRecord, writeRecord } from '../storage/record-store.js';
 import { isTemporary, replaceFile, syncDirectory } from '../sys/files/durable-file.js';
+import { inLanes } from '../text/in-lanes.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
 /** The daemon knows this about an image beyond its configuration. */
@@ -40,12 +41,13 @@ export class ImageContent {
     const names = await readdir(this.#content);
     const records = await readdir(this.#metadata);
     const known = new Set(names);
-    await Promise.all([
-      ...names.filter((name) => !HEX.test(name)).map((name) => rm(join(this.#content, name), { force: true })),
+    const left = [
+      ...names.filter((name) => !HEX.test(name)).map((name) => join(this.#content, name)),
       ...records
         .filter((name) => isTemporary(name) || !known.has(name.replace(/\.json$/, '')))
-        .map((name) => rm(join(this.#metadata, name), { force: true })),
-    ]);
+        .map((name) => join(this.#metadata, name)),
+    ];
+    await inLanes(left, (path) => rm(path, { force: true }));
     return names.filter((name) => HEX.test(name)).map((name): Digest => `sha256:${name}`);
   }
 

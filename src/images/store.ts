@@ -10,6 +10,7 @@ import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js'
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from '../ports/chain-id.js';
+import { inLanes } from '../text/in-lanes.js';
 import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
 import { ImageContent, type ImageMetadata } from './content.js';
@@ -48,14 +49,12 @@ export class FileImageStore implements ImageStore {
     const ids = await this.#content.open();
     const aside = await this.#references.load();
     if (aside !== undefined) removed.push(`damaged image names, put aside as ${aside}`);
-    await Promise.all(
-      ids.map(async (id) => {
-        const reason = await this.#loadImage(id);
-        if (reason === undefined) return;
-        await this.#content.remove(id);
-        removed.push(`image ${id}: ${reason}`);
-      }),
-    );
+    await inLanes(ids, async (id) => {
+      const reason = await this.#loadImage(id);
+      if (reason === undefined) return;
+      await this.#content.remove(id);
+      removed.push(`image ${id}: ${reason}`);
+    });
     const lost = new Map<string, undefined>();
     for (const id of this.#references.ids()) {
       if (!this.#entries.has(id)) for (const key of this.#references.of(id)) lost.set(key, undefined);

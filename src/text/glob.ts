@@ -20,8 +20,12 @@ export function compileGlob(text: string, budget: WorkBudget): Glob {
   if (text.length > MAX_GLOB_LENGTH)
     throw invalid(`pattern is longer than ${MAX_GLOB_LENGTH} characters`, { code: 'INVALID_PATTERN' });
   const pieces = parseGlob(Array.from(text));
+  // Most names differ from most patterns in what is in front of the first special character.
+  const literal = /^[^*?[\\]*/.exec(text)?.[0] ?? '';
   return (name) => {
-    budget.spend(pieces.length * (name.length + 1));
+    budget.spend(1);
+    if (!name.startsWith(literal)) return false;
+    budget.spend(pieces.length * (name.length - literal.length + 1));
     return matchPieces(pieces, Array.from(name));
   };
 }

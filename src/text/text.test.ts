@@ -72,6 +72,13 @@ test('a pattern that explodes elsewhere ends, and many large ones are refused', 
   }, /patterns take too long/);
 });
 
+test('a glob is cheap for names that differ in its beginning, however many there are', () => {
+  const matches = compileGlob('registry/web:*', budget());
+  for (let i = 0; i < 100_000; i++) assert.equal(matches(`registry/other-${i}:1`), false);
+  assert.equal(matches('registry/web:1'), true);
+  assert.equal(compileGlob('\\*a', budget())('*a'), true);
+});
+
 test('only own members are found', () => {
   for (const name of ['constructor', '__proto__', 'toString', 'hasOwnProperty']) {
     assert.equal(ownMember({ a: 'b' }, name), undefined);

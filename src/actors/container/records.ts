@@ -7,6 +7,7 @@ import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
+import { inLanes } from '../../text/in-lanes.js';
 import { letPass } from '../../sys/users/id-access.js';
 import type { Urgent } from '../../sys/files/reserve.js';
 import type { ContainerRecord, CreationDefaults } from './container.record.js';
@@ -142,7 +143,7 @@ export class ContainerRecords {
         damaged.push({ id: name, reason: messageOf(error) });
       }
     };
-    await Promise.all((await readdir(this.root)).map(load));
+    await inLanes(await readdir(this.root), load);
     return { records, removed, damaged };
   }
 }

@@ -6,6 +6,7 @@
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../ports/logger.js';
+import { inLanes } from '../../text/in-lanes.js';
 import type { WorkerPool } from '../../workers/pool.js';
 
 /** A sync follows the last new layer after this time: the pull is over then, and the kernel has begun to write. */
@@ -33,8 +34,11 @@ export class Durability {
     const names = await readdir(this.directory);
     if (names.length > 0) this.#schedule();
     const current = await bootId();
-    const boots = await Promise.all(names.map((name) => readFile(join(this.directory, name), 'utf8')));
-    return names.filter((_, i) => boots[i] !== current);
+    const torn: string[] = [];
+    await inLanes(names, async (name) => {
+      if ((await readFile(join(this.directory, name), 'utf8')) !== current) torn.push(name);
+    });
+    return torn;
   }
 
   /** Removes the marks of other layers, which are gone. */
