@@ -6,6 +6,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { isDeepStrictEqual } from 'node:util';
 import type { Host } from '../../src/config/host.js';
 import { startUp } from '../../src/config/start-up.js';
 import { Engine } from '../support/engine.js';
@@ -64,14 +65,36 @@ interface Shown {
   readonly notices: readonly { readonly key: string }[];
 }
 
-for (const file of files('good')) {
-  test(`good: ${basename(file)} starts`, async () => {
-    const content = Object.fromEntries(
-      Object.entries(JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>).filter(
-        ([key]) => !ELSEWHERE.includes(key),
-      ),
-    );
-    if (!existsSync('/run/systemd/system')) delete content['exec-opts'];
+type Content = Record<string, unknown>;
+
+/** Reads a good file, without what cannot be tried here. */
+function triable(file: string): Content {
+  const content = JSON.parse(readFileSync(file, 'utf8')) as Content;
+  for (const key of ELSEWHERE) delete content[key];
+  if (!existsSync('/run/systemd/system')) delete content['exec-opts'];
+  return content;
+}
+
+/** Puts files together that do not contradict each other: a daemon for each would do nothing else. */
+function compatible(): { readonly names: string[]; readonly content: Content }[] {
+  const groups: { readonly names: string[]; readonly content: Content }[] = [];
+  for (const file of files('good')) {
+    const content = triable(file);
+    const isLike = (other: Content): boolean =>
+      Object.entries(content).every(([key, value]) => !(key in other) || isDeepStrictEqual(other[key], value));
+    const group = groups.find((one) => isLike(one.content));
+    const name = basename(file, '.json');
+    if (group === undefined) groups.push({ names: [name], content });
+    else {
+      group.names.push(name);
+      Object.assign(group.content, content);
+    }
+  }
+  return groups;
+}
+
+for (const { names, content } of compatible()) {
+  test(`good: a daemon starts with ${names.join(', ')}`, async () => {
     // The daemon would set a policy of the host when it switches forwarding on, and that would stay after the test.
     content['ip-forward-no-drop'] ??= true;
     const engine = await Engine.start(engined({ file: content }));
