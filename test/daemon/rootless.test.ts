@@ -18,7 +18,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { cliCalls } from '../support/cli.js';
+import { cliCalls, dockerOk } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { freePort } from '../support/free-port.js';
@@ -41,6 +41,7 @@ interface Info {
 
 let engine: Engine;
 let user: OrdinaryUser;
+let archive: Buffer;
 const cleanup = new Cleanup();
 const { cli, ok } = cliCalls(() => engine);
 const refusal = async (...args: string[]): Promise<string> => (await cli(args)).stderr;
@@ -73,7 +74,8 @@ before(async () => {
     buildLayer(busyboxEntries()),
     buildLayer([...everyFileType(), { path: 'lower/file', content: 'of the image\n', uid: 1000, gid: 65_535 }]),
   ];
-  await load(engine, archiveOf(oldArchive(buildImage({ layers }), [IMAGE])));
+  archive = archiveOf(oldArchive(buildImage({ layers }), [IMAGE]));
+  await load(engine, archive);
 });
 after(() => cleanup.run());
 
@@ -207,6 +209,19 @@ test('nothing of the user runs when the last daemon without containers has ended
     () => processesOfUser(user).join('\n'),
     () => processesOfUser(user).length === 0,
   );
+});
+
+test('with fuse-overlayfs, images and what containers remove are the same', async (t) => {
+  const other = await Engine.start(rootlessEngine(user, ['--storage-driver', 'fuse-overlayfs']));
+  t.after(() => other.close());
+  await load(other, archive);
+  const run = (...args: string[]): Promise<string> => dockerOk(other, ['run', ...args]);
+  assert.equal(await run('--rm', IMAGE, 'stat', '-c', '%u:%g', '/lower/file'), '1000:65535');
+  await run('--name', 'worker', IMAGE, 'sh', '-c', 'rm -r /lower /bin/wget; mkdir /lower');
+  assert.match(await dockerOk(other, ['diff', 'worker']), /^D \/lower$/m);
+  await dockerOk(other, ['commit', 'worker', 'test/worker:1']);
+  assert.equal(await run('--rm', 'test/worker:1', 'sh', '-c', 'ls /lower; test ! -e /bin/wget'), '');
+  await dockerOk(other, ['rm', 'worker']);
 });
 
 test('what is missing is named, with what mends it', () => {

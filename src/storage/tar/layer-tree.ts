@@ -313,11 +313,14 @@ export class LayerTree {
   }
 }
 
+/** Attributes with which the kernel's overlay and fuse-overlayfs mark what they hide. */
+const MARKS = ['trusted.overlay.', 'user.overlay.', 'user.fuseoverlayfs.'];
+
 /** Sets the attributes of an entry, except those that control overlayfs: an image must not set them. */
 export function setXattrs(at: string | Buffer, xattrs: Xattrs): void {
   if (!xattrs) return;
   for (const [name, value] of xattrs) {
-    if (name.startsWith('trusted.overlay.') || name.startsWith('user.overlay.')) continue;
+    if (MARKS.some((prefix) => name.startsWith(prefix))) continue;
     try {
       setXattr(at, name, value);
     } catch (error) {

@@ -8,6 +8,7 @@ import { runProgram } from '../../../sys/process/spawn.js';
 import { toBytePath } from '../../byte-path.js';
 import { isOpaque, isWhiteout } from '../../layers/marks.js';
 import { type FuseServers, PROGRAM } from './servers.js';
+import { settleOpaque } from './tasks.js';
 
 const DEVICE = '/dev/fuse';
 
@@ -42,6 +43,7 @@ export async function probeFuse(directory: string, servers: FuseServers): Promis
     await rm(at('merged/deleted'));
     await rm(at('merged/replaced'), { recursive: true });
     await mkdir(at('merged/replaced'));
+    settleOpaque(toBytePath(at('upper/replaced')));
     const isMarked = isWhiteout(lstatSync(at('upper/deleted'))) && isOpaque(toBytePath(at('upper/replaced')));
     if (!isMarked) throw refused('it cannot mark deleted files on the file system of the data root');
   } finally {
