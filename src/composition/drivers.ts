@@ -130,7 +130,7 @@ async function seccompProfile(option: string): Promise<SeccompProfile | 'builtin
 }
 
 /** @param keeper runs the supervisor, whose namespace of plugins this is; undefined: it is that of containers. */
-function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base, keeper?: SupervisorProcess) {
+function composeSupervisor({ live, settings, execRoot, supervisorRoot, log }: Base, keeper?: SupervisorProcess) {
   const config = live.fixed;
   return createSupervisor({
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
@@ -138,7 +138,7 @@ function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base, keeper
     namespace: keeper === undefined ? config.supervisorNamespace : config.supervisorPluginsNamespace,
     execRoot,
     dataRoot: supervisorRoot,
-    logger: log,
+    logger: settings.cgroupDriver === 'none' ? withoutGroupErrors(log) : log,
     criEnabled: config.criSupervisor,
     snapshotter: snapshotterOf(live.current.features, config.storageDriver),
     // The limits are read again for each process that it launches.
@@ -197,6 +197,18 @@ function metricsFacts(
     memoryBytes: host.memoryBytes,
     log,
     keptSockets,
+  };
+}
+
+/** Shims say at each start that they cannot watch a group. Where nobody has one, that is no error. */
+function withoutGroupErrors(log: Logger): Logger {
+  const level = (message: string): 'debug' | 'error' => (message === 'add cg to OOM monitor' ? 'debug' : 'error');
+  return {
+    debug: (fields, message) => log.debug(fields, message),
+    info: (fields, message) => log.info(fields, message),
+    warn: (fields, message) => log.warn(fields, message),
+    error: (fields, message) => log[level(message)](fields, message),
+    child: (fields) => withoutGroupErrors(log.child(fields)),
   };
 }
 

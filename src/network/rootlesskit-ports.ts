@@ -2,9 +2,10 @@
  * Opens ports of the machine through RootlessKit, whose parent process listens outside and whose child connects from
  * the daemon's network namespace. Its API is HTTP on a socket in its state directory, which is the user's alone.
  */
+import { lstat } from 'node:fs/promises';
 import { request } from 'node:http';
 import { isIPv4 } from 'node:net';
-import { internal, messageOf } from '../errors/engine-error.js';
+import { internal, invalid, messageOf } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { PublishedPort } from '../ports/network.js';
 import type { OuterPort, OuterPorts } from './outer-ports.js';
@@ -51,9 +52,19 @@ export class RootlessKitPorts implements OuterPorts {
   ) {}
 
   async start(): Promise<void> {
+    await this.#checkOwner();
     this.#info = (await this.#call('GET', '/v1/info')) as Info;
     if (this.#isSilent) return;
     this.#found = ((await this.#call('GET', '/v1/ports')) as Status[] | null) ?? [];
+  }
+
+  /** A socket that another user made could lead ports of containers anywhere. @throws EngineError invalid. */
+  async #checkOwner(): Promise<void> {
+    const { uid } = await lstat(this.socketPath).catch((error: unknown) => {
+      throw invalid(`the socket of rootlesskit cannot be used: ${messageOf(error)}`, { cause: error });
+    });
+    if (uid !== process.geteuid?.())
+      throw invalid(`the socket of rootlesskit (${this.socketPath}) does not belong to the user of the daemon`);
   }
 
   get #isSilent(): boolean {

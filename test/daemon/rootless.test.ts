@@ -22,7 +22,7 @@ import { cliCalls, dockerOk } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { freePort } from '../support/free-port.js';
-import { callJson } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
 import { buildImage, buildLayer, busyboxEntries, everyFileType } from '../support/image-builder.js';
 import { makeOrdinaryUser, processesOfUser, rootlessEngine, type OrdinaryUser } from '../support/rootless.js';
@@ -155,6 +155,14 @@ test('a port that the machine does not give is refused with the reason', async (
   assert.match(await refusal('run', '-p', '80:80', IMAGE, 'true'), /cannot expose privileged port 80, .*unprivileged/);
   assert.match(await refusal('run', '-p', '203.0.113.9:8080:80', IMAGE, 'true'), /cannot assign requested address/);
   assert.match(await refusal('run', '-p', '8080:80/sctp', IMAGE, 'true'), /cannot publish sctp ports/);
+});
+
+test('an image with an id that the user has not is refused with the id', async () => {
+  const layers = [buildLayer([{ path: 'far', content: 'x', uid: 65_537 }])];
+  const { text } = await call(engine.socketPath, 'POST', '/images/load', {
+    body: archiveOf(oldArchive(buildImage({ layers }), ['test/far:1'])),
+  });
+  assert.match(text, /Container ID 65537 cannot be mapped to a host ID/);
 });
 
 test('limits that nobody keeps are refused', async (t) => {

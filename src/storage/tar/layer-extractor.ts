@@ -5,7 +5,7 @@
 import { closeSync, constants, fchmodSync, fchownSync, openSync } from 'node:fs';
 import { internal, invalid } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
-import { hostOwner, rootOwner } from '../../sys/users/id-maps.js';
+import { hostOwner, ownerOnHost, rootOwner } from '../../sys/users/id-maps.js';
 import { setOpenFileTimes } from '../../sys/files/inode.js';
 import { toText } from '../byte-path.js';
 import { withCapabilityRoot } from '../file-capabilities.js';
@@ -132,6 +132,7 @@ export class LayerExtractor implements TarSink {
     const name = cleanName(header.name);
     if (this.#placeWhiteout(name)) return false;
     if (this.#idMaps) this.#mapOwner(this.#idMaps);
+    else ownerOnHost(undefined, this.#header);
     if (!isFileEntry(header)) {
       this.#makeEntry(name);
       return false;

@@ -19,7 +19,7 @@ import {
 import { internal, invalid } from '../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import { closeFd } from '../../sys/files/fd.js';
-import { hostOwner, rootOwner } from '../../sys/users/id-maps.js';
+import { ownerOnHost, rootOwner } from '../../sys/users/id-maps.js';
 import { makeDevice, makeFifo, setOpenFileTimes, setTimes } from '../../sys/files/inode.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
 import { fsPath, toText } from '../byte-path.js';
@@ -123,7 +123,7 @@ export class TreeExtractor implements TarSink {
   entry(header: TarHeader, xattrs: Xattrs): boolean {
     this.#header = header;
     const { owner = header, idMaps } = this.#options;
-    this.#owner = idMaps ? hostOwner(idMaps, owner) : owner;
+    this.#owner = ownerOnHost(idMaps, owner);
     this.#xattrs = idMaps ? withCapabilityRoot(xattrs, rootOwner(idMaps).uid) : xattrs;
     const name = cleanName(header.name);
     const isDirectory = header.type === '5' || (header.type === '\0' && header.name.endsWith('/'));
