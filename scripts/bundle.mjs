@@ -49,17 +49,25 @@ const threadParts = {
   },
 };
 
-/** In the daemon: piscina starts threads from text, and YAML is parsed by code that is compiled when there is some. */
+/**
+ * In the daemon: piscina starts threads from text, and YAML is parsed, and requests are traced, by code that is
+ * compiled when it is used for the first time.
+ */
 const daemonParts = {
   name: 'daemon-parts',
   setup({ onLoad, onResolve }) {
     onResolve({ filter: /^node:worker_threads$/ }, ({ importer }) =>
       importer.includes('/piscina/dist/worker_pool/') ? { path: compiled('workers/held-worker.js') } : undefined,
     );
-    onLoad({ filter: /\/runtime\/yaml\.js$/ }, async ({ path }) => {
-      const { outputFiles } = await build({ ...common, entryPoints: [path], format: 'cjs', write: false });
-      return { contents: lazily(outputFiles[0].text, ['parseYaml']) };
-    });
+    const lazy = (filter, names) =>
+      onLoad({ filter }, async ({ path }) => {
+        // A text that is compiled later cannot use import().
+        const supported = { 'dynamic-import': false };
+        const options = { ...common, supported, entryPoints: [path], format: 'cjs', write: false };
+        return { contents: lazily((await build(options)).outputFiles[0].text, names) };
+      });
+    lazy(/\/runtime\/yaml\.js$/, ['parseYaml']);
+    lazy(/\/telemetry\/traces\.js$/, ['openTraces']);
   },
 };
 

@@ -35,6 +35,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['network plugins', ({ parts }) => parts.drivers.networkPlugins.close()],
   ['temporary files', ({ parts }) => removeTemporaryFiles(parts.base.temporary)],
   ['reserve', ({ parts }) => parts.base.reserve.close()],
+  ['traces', ({ parts }) => parts.tracing.close()],
 ];
 
 /**

@@ -18,6 +18,9 @@ import { type Builder, composeBuilder } from './builder.js';
 import { composePlugins, type PluginParts } from './plugins.js';
 import type { Roots } from './roots.js';
 import { requestsInSteps } from './request-steps.js';
+import { requestTracer } from '../text/steps.js';
+import { tracedRoutes } from '../http/traced-routes.js';
+import { startTracing, type Tracing } from './tracing.js';
 import { composeRoutes } from './routes.js';
 import { composeTransfers, type Transfers } from './transfers.js';
 
@@ -31,6 +34,7 @@ export interface EngineParts {
   readonly garbage: ImageGarbage;
   readonly authorization: AuthorizationPlugins;
   readonly front: Front;
+  readonly tracing: Tracing;
   readonly listeners: ApiListeners;
 }
 
@@ -42,6 +46,7 @@ export async function composeParts(
   log: Logger,
 ): Promise<EngineParts> {
   const listeners = new ApiListeners(live, manager, log);
+  const tracing = await startTracing(live.fixed.otlpEndpoint, log);
   const base = await makeBase(live, roots, manager.store, log);
   const views = new ContainerViews();
   const drivers = await openDrivers(base, () => views.list());
@@ -59,7 +64,7 @@ export async function composeParts(
   const authorization = new AuthorizationPlugins({ places: drivers.pluginPlaces });
   const front = composeFront(base, drivers, { routes, authorization });
   followReloads(base, drivers, authorization);
-  return { base, drivers, lives, transfers, builder, plugins, garbage, authorization, front, listeners };
+  return { base, drivers, lives, transfers, builder, plugins, garbage, authorization, front, tracing, listeners };
 }
 
 function composeFront(
@@ -67,6 +72,7 @@ function composeFront(
   { metrics, keptReplies, promptPool }: Drivers,
   { routes, authorization }: Pick<EngineParts, 'authorization'> & { readonly routes: readonly Route[] },
 ): Front {
+  const tracer = requestTracer();
   return createFront({
     authorizer: authorization,
     audit: new AuditLog(log, () => live.current.features['audit'] === true),
@@ -76,7 +82,7 @@ function composeFront(
     keptSockets,
     observer: requestsInSteps(metrics.requests),
     jsonParser: (text) => promptPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
-    routes,
+    routes: tracer === undefined ? routes : tracedRoutes(routes, tracer),
   });
 }
 

@@ -75,6 +75,13 @@ export function checkProxyUrl(proxy: string): string {
   return proxy;
 }
 
+export function checkCollector(url: string): string {
+  // The text is not repeated: it may hold a password.
+  if (url !== '' && !(URL.canParse(url) && ['http:', 'https:'].includes(new URL(url).protocol)))
+    throw invalid('must be a URL with http:// or https://');
+  return url;
+}
+
 export function checkHostPort(address: string): string {
   if (address === '') return address;
   const match = /^(\[[0-9a-fA-F:]+\]|[^:[\]]*):(\d{1,5})$/.exec(address);

@@ -155,6 +155,7 @@ const TABLE: readonly (readonly [
     'nodeGenericResources',
     ['g=1', 'g=2'],
   ],
+  ['otlp-endpoint', 'otlp-endpoint', ['http://c:4318'], 'http://c:4318', 'otlpEndpoint', 'http://c:4318'],
   ['pidfile', 'pidfile', ['/p'], '/p', 'pidfile', '/p'],
   ['raw-logs', 'raw-logs', ['true'], true, 'rawLogs', true],
   ['registry-mirror', 'registry-mirrors', ['https://m'], ['https://m'], 'registryMirrors', ['https://m/']],

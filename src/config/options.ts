@@ -6,7 +6,7 @@ import { builderEntitlements, DEFAULT_ENTITLEMENTS } from './builder-entitlement
 import { builderGc, type BuilderGc } from './builder-gc.js';
 import { builderHistory, DEFAULT_BUILDER_HISTORY } from './builder-history.js';
 import { DEFAULT_HOST, parseHost } from './hosts.js';
-import { checkDnsOption, checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
+import { checkCollector, checkDnsOption, checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
 import { runtimes } from './runtime-entries.js';
 import { scopedSockets } from './scoped-sockets.js';
 import { addressPools, gatewayIps, mirrorsByRegistry, networkOptions, ulimits } from './structured-types.js';
@@ -179,6 +179,7 @@ export const OPTIONS = {
   noNewPrivileges: option({ flag: 'no-new-privileges', key: 'no-new-privileges', type: boolean, default: false, doc: 'Set no-new-privileges on new containers' }),
   noProxy: option({ flag: 'no-proxy', key: 'proxies.no-proxy', type: string, default: '', env: ['NO_PROXY', 'no_proxy'], doc: 'Hosts and addresses, separated by commas, that are reached without a proxy' }),
   nodeGenericResources: option({ flag: 'node-generic-resource', key: 'node-generic-resources', type: list('list', checkKeyValue), default: none, doc: 'Resources of the node to advertise, name=value' }),
+  otlpEndpoint: option({ flag: 'otlp-endpoint', key: 'otlp-endpoint', type: text('string', checkCollector), default: '', env: ['OTEL_EXPORTER_OTLP_ENDPOINT'], credentials: true, doc: 'Collector of OpenTelemetry that gets traces of requests, as http://HOST:4318' }),
   pidfile: option({ flag: 'pidfile', short: 'p', key: 'pidfile', type: path, default: '/var/run/engine.pid', windows: true, doc: 'File with the process id of the daemon' }),
   rawLogs: option({ flag: 'raw-logs', key: 'raw-logs', type: boolean, default: false, windows: true, doc: 'Full timestamps without colours' }),
   registryMirrors: reloadable({

@@ -44,6 +44,8 @@ export interface Exchange {
 
   /** Aborted when the client goes away before the reply is complete. */
   readonly signal: AbortSignal;
+  /** Status of the reply; 499 until it is begun, and when the client left before that. */
+  readonly status: number;
   /** Calls back once when the exchange is over: replied completely, or the client is gone (`signal` tells which). */
   onClose(callback: () => void): void;
 

@@ -78,6 +78,10 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     return this.#phase === 'over';
   }
 
+  get status(): number {
+    return this.#status;
+  }
+
   get attempt(): Attempt | undefined {
     return this.#attempt;
   }
