@@ -1,8 +1,8 @@
 /**
  * npm run test:vm [-- PART...]: runs the tests of test/vm in a virtual machine that has what this one may lack: systemd
  * as the first process, control groups of version 2 alone, AppArmor. The machine is emulated by QEMU, so it runs on
- * hosts without virtualization too, and takes ten times as long as a real one. It gets the built daemon on a second
- * disk, sends the report of the tests over a serial line, and switches itself off. What it wrote is forgotten.
+ * hosts without virtualization too, and takes ten times as long as a real one. It gets the package of the daemon on a
+ * second disk, sends the report of the tests over a serial line, and switches itself off. What it wrote is forgotten.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -34,7 +34,9 @@ function makeProjectDisk(directory, parts) {
   const project = join(directory, 'project');
   for (const path of [...TAKEN_ALONG, ...dependencies()])
     cpSync(join(ROOT, path), join(project, path), { recursive: true, verbatimSymlinks: true });
-  mkdirSync(project, { recursive: true });
+  // An uncompressed package with its own Node is made, and unpacked there, in the shortest time.
+  const options = ['--built', '--with-node', '--compression', 'none', '--version', '1.0'];
+  run(process.execPath, [join(ROOT, 'scripts/package.mjs'), ...options, '--output', join(project, 'package')]);
   // The machine lacks the program that makes this file system.
   run('truncate', ['-s', XFS_SIZE, join(project, 'xfs.img')]);
   run('mkfs.xfs', ['-q', join(project, 'xfs.img')]);

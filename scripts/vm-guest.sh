@@ -1,13 +1,13 @@
-# Runs in the virtual machine of `npm run test:vm`: installs the daemon as docs/sockets-and-tls.md says, runs the tests
-# of test/vm whose names have one of the parts, says how they ended, and switches the machine off.
+# Runs in the virtual machine of `npm run test:vm`: installs the package of the daemon, runs the tests of
+# test/vm whose names have one of the parts, says how they ended, and switches the machine off.
 cd /srv
-groupadd --system engine
-ln -s /srv/dist/bundle/main.js /usr/local/bin/engined
-ln -s /srv/node_modules/.cache/docker-cli/usr/bin/docker /usr/local/bin/docker
-cp -r packaging/systemd/engined.* /etc/systemd/system/
-ln -s /srv/packaging/engined-rootless /usr/local/bin/engined-rootless
-cp packaging/systemd/user/engined.service /etc/systemd/user/
+dpkg --force-unsafe-io -i package/engined_1.0_*.deb
+systemctl show -p Id,ActiveState,UnitFileState engined.socket engined.service > package/installed
+# As docs/install.md says for a systemd of this age.
+mkdir -p /etc/systemd/system/engined.service.d
+cp /usr/share/doc/engined/examples/engined.service.d/notify-reload.conf /etc/systemd/system/engined.service.d/
 systemctl daemon-reload
+ln -s /srv/node_modules/.cache/docker-cli/usr/bin/docker /usr/local/bin/docker
 tests=$(ls dist/test/vm/*.test.js)
 [ -s parts ] && tests=$(printf '%s\n' $tests | grep -F -f parts)
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DOCKER_HOST=unix:///run/engine.sock \

@@ -28,13 +28,14 @@ async function journal(...filter: readonly string[]): Promise<Entry[]> {
 beforeEach(() => outcomeOf('systemctl', 'reset-failed'));
 
 before(async () => {
+  await systemctl('stop', 'engined.socket', 'engined.service');
   await configure({ 'live-restore': true });
   assert.equal((await output('stat', '-fc', '%T', '/sys/fs/cgroup')).trim(), 'cgroup2fs');
 });
 
 test('the units are valid, with the part for this systemd', async () => {
   for (const name of ['engined.socket', 'engined.service']) {
-    const { stdout, stderr, status } = await outcomeOf('systemd-analyze', 'verify', `/etc/systemd/system/${name}`);
+    const { stdout, stderr, status } = await outcomeOf('systemd-analyze', 'verify', `/usr/lib/systemd/system/${name}`);
     assert.deepEqual([stdout, stderr, status], ['', '', 0]);
   }
   assert.equal(await property('engined.service', 'Type'), 'notify-reload');
