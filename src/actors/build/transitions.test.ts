@@ -1,6 +1,6 @@
 /**
  * Every event in every state of a build, of its solving and of one step: the next state and the names of the actions;
- * nothing is executed. What the planning of steps is told is noted.
+ * nothing is executed.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -12,7 +12,7 @@ import {
   transition,
 } from 'xstate';
 import { cancelled, internal } from '../../errors/engine-error.js';
-import { assertTablesKnowStates, never } from '../../../test/support/pure-machines.js';
+import { assertTablesKnowStates, never, pathOf } from '../../../test/support/pure-machines.js';
 import { type BuildInput, createBuildMachine } from './build.machine.js';
 import type { Solve } from './solve/solve.js';
 import { solveMachine } from './solve/solve.machine.js';
@@ -22,7 +22,7 @@ interface Case {
   readonly state: string;
   readonly context: object;
   readonly event: AnyEventObject;
-  /** The next state, the names of the actions, what was told meanwhile, and how it will have ended. */
+  /** The next state, the names of the actions, and how it will have ended. */
   readonly expected: readonly string[];
 }
 
@@ -34,17 +34,6 @@ const failed = (id: string, error: unknown): AnyEventObject => ({ type: `xstate.
 const STOP = 'xstate.stopChild';
 const SPAWN = 'xstate.spawnChild';
 
-/** The words that stand-ins were told since the case began. */
-let told: string[] = [];
-
-/** Steps that can begin: none, or one for each digest. */
-const solveOf = (...digests: readonly string[]): Solve =>
-  ({
-    next: () => digests.map((digest) => ({ executor: {}, work: { step: { digest } } })),
-    complete: (digest: string) => told.push(`complete ${digest}`),
-    abort: ({ message }: Error) => told.push(`abort ${message}`),
-  }) as unknown as Solve;
-
 /** Returns what the context has for the last word of the actor. */
 function endOf({ context: { result, error } }: AnyMachineSnapshot): string[] {
   return [...(result ? ['result'] : []), ...(error ? [`error ${(error as Error).message}`] : [])];
@@ -53,9 +42,10 @@ function endOf({ context: { result, error } }: AnyMachineSnapshot): string[] {
 function check(machine: AnyStateMachine, cases: Readonly<Record<string, Case>>): void {
   for (const [name, { state, context, event, expected }] of Object.entries(cases)) {
     test(`${machine.id}: ${name}`, () => {
-      told = [];
-      const [next, actions] = transition(machine, machine.resolveState({ value: state, context }), event);
-      assert.deepEqual([next.value, ...actions.map(({ type }) => type), ...told, ...endOf(next)], expected);
+      const [outer = '', inner] = state.split('.');
+      const value = inner === undefined ? outer : { [outer]: inner };
+      const [next, actions] = transition(machine, machine.resolveState({ value, context }), event);
+      assert.deepEqual([pathOf(next.value), ...actions.map(({ type }) => type), ...endOf(next)], expected);
     });
   }
   test(`${machine.id}: the table knows every state in which one can stay`, () => {
@@ -117,32 +107,36 @@ check(build, {
 
 test('a build begins by the way that its client asked for', () => {
   const begun = (request: object): unknown => {
-    const works = createBuildMachine({ classic: never, solve: () => solveOf() });
+    const works = createBuildMachine({ classic: never, solve: () => ({}) as Solve });
     return initialTransition(works, { request, abort: new AbortController() } as BuildInput)[0].value;
   };
   assert.deepEqual([begun({ classic: {} }), begun({})], ['building', 'solving']);
 });
 
-const solving = (running: number, ...digests: readonly string[]): object => ({
-  solve: solveOf(...digests),
+/** A solving with steps that run, and digests of steps that have ended since the plan was told. */
+const solving = (running: number, ...ended: readonly string[]): object => ({
+  solve: {},
   running,
+  ended: ended.map((digest) => ({ digest, result: {} })),
   result: undefined,
   error: undefined,
 });
-const failing = (running: number): object => ({ ...solving(running, 'more'), error: failure });
+const failing = (running: number, ...ended: readonly string[]): object => ({
+  ...solving(running, ...ended),
+  error: failure,
+});
+/** The answer of the plan: it was told so much, and steps of these digests can begin. */
+const begun = (told: number, ...digests: readonly string[]): object => ({
+  told,
+  inputs: digests.map((digest) => ({ executor: {}, work: { step: { digest } } })),
+});
 
 check(solveMachine, {
-  'a plan with steps': {
-    state: 'planning',
-    context: solving(0, 'a', 'b'),
-    event: done('0.solve.planning', undefined),
-    expected: ['solving', STOP, SPAWN, SPAWN],
-  },
-  'a plan without steps': {
+  'a plan that is made': {
     state: 'planning',
     context: solving(0),
     event: done('0.solve.planning', undefined),
-    expected: ['exporting', STOP, SPAWN],
+    expected: ['solving.advancing', STOP, SPAWN],
   },
   'a plan that fails': {
     state: 'planning',
@@ -150,53 +144,83 @@ check(solveMachine, {
     event: failed('0.solve.planning', failure),
     expected: ['closing', STOP, SPAWN, 'error no'],
   },
-  'a step that lets another one begin': {
-    state: 'solving',
-    context: solving(1, 'b'),
-    event: done('step-a', { digest: 'a', result: {} }),
-    expected: ['solving', SPAWN, 'complete a'],
+  'steps that can begin': {
+    state: 'solving.advancing',
+    context: solving(0),
+    event: done('0.solve.solving.advancing', begun(0, 'a', 'b')),
+    expected: ['solving.waiting', STOP, SPAWN, SPAWN],
   },
-  'a step beside which others run': {
-    state: 'solving',
-    context: solving(2),
-    event: done('step-a', { digest: 'a', result: {} }),
-    expected: ['solving', 'complete a'],
+  'no step at all': {
+    state: 'solving.advancing',
+    context: solving(0),
+    event: done('0.solve.solving.advancing', begun(0)),
+    expected: ['exporting', STOP, SPAWN],
   },
-  'the last step': {
-    state: 'solving',
+  'the last step is told of': {
+    state: 'solving.advancing',
+    context: solving(0, 'a'),
+    event: done('0.solve.solving.advancing', begun(1)),
+    expected: ['exporting', STOP, SPAWN],
+  },
+  'a step that ends while another one is told of': {
+    state: 'solving.advancing',
+    context: solving(1, 'a'),
+    event: done('step-b', { digest: 'b', result: {} }),
+    expected: ['solving.advancing'],
+  },
+  'more news than were told': {
+    state: 'solving.advancing',
+    context: solving(1, 'a', 'b'),
+    event: done('0.solve.solving.advancing', begun(1)),
+    expected: ['solving.advancing', STOP, SPAWN],
+  },
+  'steps that could begin when another one has failed meanwhile': {
+    state: 'solving.advancing',
+    context: failing(1),
+    event: done('0.solve.solving.advancing', begun(0, 'a')),
+    expected: ['solving.waiting', STOP, 'error no'],
+  },
+  'a failure is told of, and nothing runs': {
+    state: 'solving.advancing',
+    context: failing(0, 'a'),
+    event: done('0.solve.solving.advancing', begun(1)),
+    expected: ['closing', STOP, SPAWN, 'error no'],
+  },
+  'a plan that cannot be asked, while steps run': {
+    state: 'solving.advancing',
+    context: solving(1, 'a'),
+    event: failed('0.solve.solving.advancing', failure),
+    expected: ['solving.waiting', STOP, 'cancel', 'error no'],
+  },
+  'a plan that cannot be asked, and nothing runs': {
+    state: 'solving.advancing',
+    context: solving(0, 'a'),
+    event: failed('0.solve.solving.advancing', failure),
+    expected: ['closing', STOP, 'cancel', SPAWN, 'error no'],
+  },
+  'a step that is done': {
+    state: 'solving.waiting',
     context: solving(1),
     event: done('step-a', { digest: 'a', result: {} }),
-    expected: ['exporting', SPAWN, 'complete a'],
+    expected: ['solving.advancing', SPAWN],
   },
-  'a step that fails while others run': {
-    state: 'solving',
-    context: solving(2, 'c'),
+  'a step that fails': {
+    state: 'solving.waiting',
+    context: solving(2),
     event: done('step-a', { digest: 'a', error: failure }),
-    expected: ['solving', 'abort no', 'error no'],
-  },
-  'a step that fails as the last one': {
-    state: 'solving',
-    context: solving(1, 'c'),
-    event: done('step-a', { digest: 'a', error: failure }),
-    expected: ['closing', SPAWN, 'abort no', 'error no'],
+    expected: ['solving.advancing', SPAWN, 'error no'],
   },
   'a step that crashes': {
-    state: 'solving',
+    state: 'solving.waiting',
     context: solving(2),
     event: failed('step-a', failure),
-    expected: ['solving', 'abort no', 'error no'],
+    expected: ['solving.advancing', SPAWN, 'error no'],
   },
-  'a step that ends after a failure': {
-    state: 'solving',
-    context: failing(2),
-    event: done('step-a', { digest: 'a', result: {} }),
-    expected: ['solving', 'complete a', 'error no'],
-  },
-  'the last step after a failure': {
-    state: 'solving',
+  'a step that is cancelled after a failure': {
+    state: 'solving.waiting',
     context: failing(1),
     event: done('step-a', { digest: 'a', error: gone }),
-    expected: ['closing', SPAWN, 'error no'],
+    expected: ['solving.advancing', SPAWN, 'error no'],
   },
   'outputs that are made': {
     state: 'exporting',
