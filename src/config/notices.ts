@@ -21,7 +21,7 @@ interface Row {
 }
 
 const always = (): boolean => true;
-const NO_CLUSTER = 'there is no cluster mode';
+const NO_CLUSTER = 'there is no cluster mode; docs/kubernetes.md is about nodes of a cluster';
 const noBridge = (name: OptionName): Row => ({
   name,
   when: 'with `bridge` none',

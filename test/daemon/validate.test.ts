@@ -17,13 +17,15 @@ interface Reply {
   readonly message: string;
 }
 
+const NO_CLUSTER = 'there is no cluster mode; docs/kubernetes.md is about nodes of a cluster';
+
 /** These keys have no effect; each has the words of the reason. */
 const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> = {
   features: [{ buildkit: true, cdi: false }, 'features has no effect: feature buildkit: clients choose how they build'],
   'selinux-enabled': [true, 'selinux-enabled has no effect: this host has no SELinux policy'],
   'userland-proxy-path': ['/bin/sh', 'userland-proxy-path has no effect: the proxy is part of the daemon'],
-  'network-control-plane-mtu': [1450, 'network-control-plane-mtu has no effect: there is no cluster mode'],
-  'swarm-default-advertise-addr': ['eth0', 'swarm-default-advertise-addr has no effect: there is no cluster mode'],
+  'network-control-plane-mtu': [1450, `network-control-plane-mtu has no effect: ${NO_CLUSTER}`],
+  'swarm-default-advertise-addr': ['eth0', `swarm-default-advertise-addr has no effect: ${NO_CLUSTER}`],
   bip6: ['fd00:7::1/64', 'bip6 has no effect: the default bridge has no IPv6: ipv6 is off'],
   'fixed-cidr-v6': ['fd00:7::/80', 'fixed-cidr-v6 has no effect: the default bridge has no IPv6: ipv6 is off'],
   'default-gateway-v6': ['fd00:7::9', 'default-gateway-v6 has no effect: the default bridge has no IPv6: ipv6 is off'],
