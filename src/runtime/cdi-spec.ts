@@ -54,9 +54,17 @@ export interface CdiSpec {
 type Members = Readonly<Record<string, unknown>>;
 
 const NAME = /^[a-zA-Z0-9]([a-zA-Z0-9_.:-]*[a-zA-Z0-9])?$/;
-const KIND = /^[a-zA-Z]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?\/[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$/;
 /** Known versions, the oldest first. */
 const VERSIONS = ['0.1.0', '0.2.0', '0.3.0', '0.4.0', '0.5.0', '0.6.0', '0.7.0', '0.8.0', '1.0.0', '1.1.0'];
+
+const VENDOR = /^[a-zA-Z]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$/;
+const CLASS = /^[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$/;
+
+/** Tells whether a text is a vendor and a class with a slash between them. */
+function isKind(text: string): boolean {
+  const slash = text.indexOf('/');
+  return slash >= 0 && VENDOR.test(text.slice(0, slash)) && CLASS.test(text.slice(slash + 1));
+}
 
 /** Reads a specification. JSON is YAML, so one parser reads both. @throws Error that says what is wrong with it. */
 export function parseCdiSpec(path: string, priority: number, text: string): CdiSpec {
@@ -64,7 +72,7 @@ export function parseCdiSpec(path: string, priority: number, text: string): CdiS
   const { kind, devices, containerEdits, cdiVersion } = content;
   const version = VERSIONS.indexOf(String(cdiVersion).replace(/^v/, ''));
   if (version < 0) throw new Error(`invalid version ${JSON.stringify(cdiVersion ?? '')}`);
-  if (typeof kind !== 'string' || !KIND.test(kind)) throw new Error('kind must be of form vendor/class');
+  if (typeof kind !== 'string' || !isKind(kind)) throw new Error('kind must be of form vendor/class');
   if (!Array.isArray(devices)) throw new Error('devices must be a list');
   const named = new Map<string, CdiEdits>();
   for (const device of devices.map((one) => objectAt(one, 'a device'))) {

@@ -11,6 +11,7 @@ import { after, describe, test } from 'node:test';
 import { openLayerStore } from '../../src/storage/layers/layer-store.js';
 import { OWN_PROPERTY } from '../../src/storage/drivers/zfs/places.js';
 import { hostZfs } from '../../src/storage/drivers/zfs/host.js';
+import { PoolStatus } from '../../src/storage/drivers/zfs/pool.js';
 import { zfsRow } from '../../src/storage/drivers/zfs/zfs-driver.js';
 import { testDriver } from '../support/driver-contract/contract.js';
 import { KILL_TESTS } from '../support/driver-contract/kills.js';
@@ -18,6 +19,7 @@ import { LIFE_TESTS } from '../support/driver-contract/life.js';
 import { DriverHarness } from '../support/driver-contract/harness.js';
 import { FakeZfs } from '../support/fake-zfs.js';
 import { remountWritable } from '../support/remount.js';
+import { waitFor } from '../support/wait.js';
 
 const newDirectory = (): string => mkdtempSync(join(tmpdir(), 'fake-zfs-'));
 const pool = newDirectory();
@@ -108,6 +110,24 @@ describe('the driver zfs', () => {
     assert.equal(rows.get('Zpool Health'), 'ONLINE');
     assert.equal(rows.get('Parent Dataset'), parentOf('warned'));
     await store.close();
+  });
+
+  test('tells of a pool that does not answer, and asks it nothing more until it does', async () => {
+    let answer = (_text: string): void => assert.fail('nobody has asked');
+    let asked = 0;
+    const zpool = (): Promise<string> => {
+      asked += 1;
+      return new Promise((resolve) => (answer = resolve));
+    };
+    const status = new PoolStatus(Object.assign(Object.create(host) as FakeZfs, { zpool }), 'tank', 10);
+    const silent = [
+      ['Zpool', 'tank'],
+      ['Zpool Health', 'not available: the pool did not answer within 0.01 seconds'],
+    ];
+    assert.deepEqual(await Promise.all([status.rows(), status.rows()]), [silent, silent]);
+    assert.deepEqual([await status.rows(), asked], [silent, 1]);
+    answer('health\tONLINE\n');
+    await waitFor('another question', async () => (await status.rows()) && asked > 1);
   });
 
   test('follows its dataset to another parent, and says where a renamed one is', async () => {

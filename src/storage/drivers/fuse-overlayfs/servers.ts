@@ -15,7 +15,7 @@ export const PROGRAM = 'fuse-overlayfs';
 /** A mount appears after a few milliseconds, and nothing tells of it. */
 const POLL_MS = 1;
 /** After its last use, the kernel writes what it holds back, and the process ends by itself. */
-const END_MS = 10_000;
+const END_MS = 60_000;
 
 export class FuseServers {
   /** By mount point. */

@@ -1,12 +1,15 @@
 /** The state of the pool: what keeps the daemon from using it, what to warn of, and the rows for `info`. */
 import { readFileSync } from 'node:fs';
-import { isEngineError, messageOf, unavailable } from '../../../errors/engine-error.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import { deadline, isEngineError, messageOf, unavailable } from '../../../errors/engine-error.js';
 import type { DriverStatus } from '../driver.js';
 import type { ZfsHost } from './host.js';
 import { pairs, propertiesOf } from './properties.js';
 
 /** With less, hardly anything can be done. */
 const LEAST_FREE_BYTES = 64 << 20;
+/** A pool that works answers in milliseconds. */
+const ANSWER_MS = 5_000;
 
 const poolOf = (dataset: string): string => dataset.split('/', 1)[0] ?? '';
 
@@ -36,15 +39,37 @@ export async function checkPool(host: ZfsHost, dataset: string): Promise<string[
   return warnings;
 }
 
-/** Returns the rows for `info`. The first seven are those of other engines. A pool that is gone is told of there. */
-export async function statusOf(host: ZfsHost, parent: string): Promise<DriverStatus> {
-  try {
-    return await rowsOf(host, parent);
-  } catch (error) {
-    return [
-      ['Zpool', poolOf(parent)],
-      ['Zpool Health', `not available: ${messageOf(error)}`],
-    ];
+/**
+ * The rows for `info`. A pool that is gone is told of there. The programs wait without end for one that is suspended:
+ * then the rows say that, and nothing else is asked until the programs have ended.
+ */
+export class PoolStatus {
+  #asked: Promise<DriverStatus> | undefined;
+
+  constructor(
+    private readonly host: ZfsHost,
+    private readonly parent: string,
+    private readonly answerMs = ANSWER_MS,
+  ) {}
+
+  /** Returns the rows, the first seven of which are those of other engines. */
+  async rows(): Promise<DriverStatus> {
+    this.#asked ??= rowsOf(this.host, this.parent).finally(() => (this.#asked = undefined));
+    const timer = new AbortController();
+    const late = delay(this.answerMs, undefined, { signal: timer.signal }).then(() => {
+      throw deadline(`the pool did not answer within ${this.answerMs / 1000} seconds`);
+    });
+    try {
+      return await Promise.race([this.#asked, late]);
+    } catch (error) {
+      return [
+        ['Zpool', poolOf(this.parent)],
+        ['Zpool Health', `not available: ${messageOf(error)}`],
+      ];
+    } finally {
+      timer.abort();
+      late.catch(() => undefined);
+    }
   }
 }
 

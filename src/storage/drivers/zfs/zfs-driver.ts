@@ -30,7 +30,7 @@ import { hostZfs, type ZfsHost } from './host.js';
 import { zfsCounting } from './own-bytes.js';
 import { datasetAbove, openParent } from './parent.js';
 import { DATASET_LINK, datasetIn, TREE } from './places.js';
-import { statusOf } from './pool.js';
+import { PoolStatus } from './pool.js';
 import { propertiesOf } from './properties.js';
 import { sizeFor } from './sizes.js';
 
@@ -79,13 +79,15 @@ class ZfsDriver implements StorageDriver {
   readonly repaired: string[] = [];
   readonly warnings: string[] = [];
   readonly #parts: Parts;
+  readonly #pool: PoolStatus;
 
   constructor(parts: Parts) {
     this.#parts = parts;
+    this.#pool = new PoolStatus(parts.host, parts.datasets.parent);
   }
 
   get status(): Promise<DriverStatus> {
-    return statusOf(this.#parts.host, this.#parts.datasets.parent);
+    return this.#pool.rows();
   }
 
   /** Mounts the layers. Destroys datasets that no directory names, which an end of the machine may leave. */
