@@ -208,7 +208,7 @@ function composeHealthChecks(
     log,
     container: (id) => views.get(id),
     probe: async (container, plan, signal) => {
-      const result = await runProbe(execs, container, plan, signal);
+      const result = await runProbe(execs, container, plan, signal, (seconds) => metrics.healthCheckStarted(seconds));
       if (!signal.aborted) metrics.healthCheck(result.exitCode === 0);
       return result;
     },

@@ -40,6 +40,8 @@ export interface EngineMetrics extends MetricsSource {
   /** Runs an action on networks; counts its duration when it succeeds. */
   counted<T>(action: NetworkAction, run: () => Promise<T>): Promise<T>;
   healthCheck(isPassed: boolean): void;
+  /** The process of a health check has started. */
+  healthCheckStarted(seconds: number): void;
   /** A client or a restart policy has started a container. */
   containerStarted(seconds: number): void;
   /** Writes what happens to the log of one container into the daemon's log, and counts it. */
@@ -90,6 +92,7 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
       return result;
     },
     healthCheck: (isPassed) => metrics?.healthCheck(isPassed),
+    healthCheckStarted: (seconds) => metrics?.healthCheckStarted(seconds),
     containerStarted: (seconds) => metrics?.containerStarted(seconds),
     logObserver: (container) => logObserver(container, deps.log, () => metrics),
     async listen() {

@@ -25,6 +25,8 @@ test('what was counted is in the text, states are asked when it is read', async 
   metrics.httpRequest('GET', '/containers/{name}/json', 200, 0.002, true);
   metrics.httpRequest('GET', '/containers/{name}/json', 200, 20, true);
   metrics.event();
+  metrics.healthCheckStarted(0.03);
+  metrics.httpRequest('GET', '/info', 200, 0.02, true);
   metrics.containerStarted(0.5);
   metrics.logWritten(100);
   metrics.logWritten(23);
@@ -43,6 +45,9 @@ test('what was counted is in the text, states are asked when it is read', async 
     'engine_daemon_container_states_containers{state="stopped"} 0',
     'engine_daemon_events_subscribers_total 7',
     'engine_daemon_events_total 1',
+    'engine_daemon_health_check_start_duration_seconds_bucket{le="0.05"} 1',
+    'engine_daemon_host_info_functions_seconds_count{function="system_info"} 1',
+    'engine_daemon_host_info_functions_seconds_count{function="system_version"} 0',
     'engine_daemon_container_actions_seconds_count{action="create"} 0',
     'engine_daemon_network_actions_seconds_count{action="connect"} 0',
     'engine_pulls_total{result="ok"} 0',

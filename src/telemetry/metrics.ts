@@ -39,6 +39,8 @@ export interface Metrics {
   event(): void;
   networkAction(action: string, seconds: number): void;
   healthCheck(isPassed: boolean): void;
+  /** The process of a health check has started. */
+  healthCheckStarted(seconds: number): void;
   pullEnded(result: PullResult): void;
   /** A container was started, by a client or by a policy. */
   containerStarted(seconds: number): void;
@@ -68,6 +70,12 @@ const ACTIONS: Readonly<Record<string, readonly [object: 'container' | 'image' |
   'POST /networks/create': ['network', 'create'],
   'DELETE /networks/{name...}': ['network', 'delete'],
 };
+
+/** The known engine counts these routes as functions that ask about the host. */
+const HOST_FUNCTIONS: ReadonlyMap<string, string> = new Map([
+  ['GET /info', 'system_info'],
+  ['GET /version', 'system_version'],
+]);
 
 /** These actions belong to no single route: containers join and leave networks, and policies start containers, too. */
 const NETWORK_ACTIONS = ['allocate', 'connect', 'release'];
@@ -145,6 +153,14 @@ function actionMetrics(registry: Registry): ActionMetrics {
       buckets: ACTION_BUCKETS_SECONDS,
     });
   const actionsOf = { container: actions('container'), image: actions('image'), network: actions('network') };
+  const hostFunctions = new Histogram({
+    name: 'engine_daemon_host_info_functions_seconds',
+    help: 'Time that answers about the host take',
+    registers,
+    labelNames: ['function'],
+    buckets: ACTION_BUCKETS_SECONDS,
+  });
+  for (const name of HOST_FUNCTIONS.values()) hostFunctions.zero({ function: name });
   // The series exist from the start, because rates and alerts need them before anything has happened.
   for (const [object, action] of Object.values(ACTIONS)) actionsOf[object].zero({ action });
   for (const action of NETWORK_ACTIONS) actionsOf.network.zero({ action });
@@ -155,6 +171,8 @@ function actionMetrics(registry: Registry): ActionMetrics {
       if (status >= 300 || !isWhole) return;
       const action = ACTIONS[`${method} ${route}`];
       if (action) actionsOf[action[0]].observe({ action: action[1] }, seconds);
+      const hostFunction = HOST_FUNCTIONS.get(`${method} ${route}`);
+      if (hostFunction !== undefined) hostFunctions.observe({ function: hostFunction }, seconds);
     },
     httpRefused: (status) => refused.inc({ code: status }),
     networkAction: (action, seconds) => actionsOf.network.observe({ action }, seconds),
@@ -162,16 +180,23 @@ function actionMetrics(registry: Registry): ActionMetrics {
   };
 }
 
-function eventMetrics(registry: Registry): Pick<Metrics, 'event' | 'healthCheck'> {
+function eventMetrics(registry: Registry): Pick<Metrics, 'event' | 'healthCheck' | 'healthCheckStarted'> {
   const healthChecks = counter(registry, 'engine_daemon_health_checks_total', 'Health checks that ran');
   const failed = counter(registry, 'engine_daemon_health_checks_failed_total', 'Health checks that failed');
   const events = counter(registry, 'engine_daemon_events_total', 'Events');
+  const starts = new Histogram({
+    name: 'engine_daemon_health_check_start_duration_seconds',
+    help: 'Time that the start of the process of a health check takes',
+    registers: [registry],
+    buckets: ACTION_BUCKETS_SECONDS,
+  });
   return {
     event: () => events.inc(),
     healthCheck(isPassed) {
       healthChecks.inc();
       if (!isPassed) failed.inc();
     },
+    healthCheckStarted: (seconds) => starts.observe(seconds),
   };
 }
 

@@ -200,6 +200,9 @@ test('what containers do on networks, health checks and readings of logs are cou
     async () => ((await metrics()).get('engine_daemon_health_checks_failed_total') ?? 0) > 0,
     60_000,
   );
+  assert.ok(((await metrics()).get('engine_daemon_health_check_start_duration_seconds_count') ?? 0) > 0);
+  const asked = 'engine_daemon_host_info_functions_seconds_count{function="system_info"}';
+  assert.ok(((await metrics()).get(asked) ?? 0) > 0);
   const path = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'sick']);
   await engineOk(engine, ['rm', '-f', 'sick']);
   await engineOk(engine, ['network', 'rm', 'more']);

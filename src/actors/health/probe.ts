@@ -12,12 +12,14 @@ const FAILED = -1;
 /**
  * Runs the plan's command with the container's user, directory and environment. Whatever fails gives a result with exit
  * code -1. When `signal` aborts, the process is killed and the promise settles at once.
+ * @param onStarted is told how long the start of the process took.
  */
 export async function runProbe(
   execs: ExecDirectory,
   container: ContainerRecord,
   plan: ProbePlan,
   signal: AbortSignal,
+  onStarted: (seconds: number) => void,
 ): Promise<ProbeResult> {
   const start = now();
   const result = (exitCode: number, output: string): ProbeResult => ({ start, end: now(), exitCode, output });
@@ -40,7 +42,9 @@ export async function runProbe(
     }).id;
     execs.hub(id).subscribe({ stdout: true, stderr: true, multiplexed: false }, output);
     // The time that the start takes does not count for the timeout of the probe.
+    const begunMs = performance.now();
     await execs.start(id, { tty: false, size: undefined }, signal);
+    onStarted((performance.now() - begunMs) / 1000);
     const timeout = AbortSignal.timeout(plan.timeoutMs);
     const exitCode = await execs.wait(id, AbortSignal.any([signal, timeout])).catch((error: unknown) => {
       if (timeout.aborted && !signal.aborted) return undefined;
