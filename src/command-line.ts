@@ -33,11 +33,13 @@ export async function runCommandLine(argv: readonly string[], debugSignal: Debug
   const [command, ...flags] = argv;
   const isFsck = command === 'fsck';
   const isCheck = command === 'check';
+  const isUpgrade = command === 'upgrade';
   const repair = isFsck && flags.includes('--repair');
   const isJson = isCheck && flags.includes('--json');
   const own = isFsck ? '--repair' : '--json';
   const migration = command === 'migrate' ? takeRequest(flags) : undefined;
-  const options = migration?.options ?? (isFsck || isCheck ? flags.filter((flag) => flag !== own) : argv);
+  const options =
+    migration?.options ?? (isUpgrade ? flags : isFsck || isCheck ? flags.filter((flag) => flag !== own) : argv);
   const host = isFsck || migration ? hostWithoutDriver() : undefined;
   const outcome = startUp(options, process.env, versionText, host);
   if (outcome.kind === 'exit') {
@@ -57,6 +59,10 @@ export async function runCommandLine(argv: readonly string[], debugSignal: Debug
   if (isCheck) {
     const { runCheck } = await import('./check/check.js');
     return runCheck(outcome.loaded.config, isJson, (text) => void process.stdout.write(`${text}\n`));
+  }
+  if (isUpgrade) {
+    const { orderUpgrade } = await import('./handover/order.js');
+    return orderUpgrade(outcome.loaded, process.argv[1] ?? '', line(process.stdout), line(process.stderr));
   }
   const { runDaemon } = await loadDaemon();
   // Sockets of clients that do not read their end would keep the process alive.

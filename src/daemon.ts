@@ -6,6 +6,8 @@ import { checkState, noteState } from './composition/state-version.js';
 import { LiveConfig, type ReloadResult } from './config/live-config.js';
 import type { LoadedConfig } from './config/settings.js';
 import { startEngine, type Engine } from './engine.js';
+import { Predecessor } from './handover/predecessor.js';
+import { Succession } from './handover/successor.js';
 import type { Logger } from './ports/logger.js';
 import { ServiceManager } from './service-manager.js';
 import type { DebugSignal } from './sys/process/debug-signal.js';
@@ -41,7 +43,6 @@ function openLog(config: LiveConfig): RootLogger {
 /** Runs until the daemon is told to stop, and returns the exit code. The last line of the log says what went wrong. */
 export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal): Promise<number> {
   const config = new LiveConfig(loaded);
-  const { pidfile } = config.fixed;
   const log = openLog(config);
   limitArenas();
   openTimeline(process.env);
@@ -74,41 +75,93 @@ export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal):
       if (isTold && signals === 0) ready(ok ? 'reloaded' : 'reload failed, the configuration stays as it was');
     });
   });
-  const locks: LockedDirectory[] = [];
+  const succession = Succession.of(process.env);
   try {
-    manager = new ServiceManager(process.env, log);
-    manager.status('starting');
-    const pid = await claimPidfile(pidfile);
-    try {
-      const roots = await lockRoots(config, locks, log);
-      const dump = new StateDump({
-        dir: roots.execRoot,
-        build: BUILD,
-        log,
-        parts: () => engine?.state() ?? { phase: 'composing' },
-        logLines: () => log.recent(),
-      });
-      debugSignal.listen(() => dump.request());
-      engine = await startEngine(config, roots, manager, log, () => {
-        log.info({ addresses: engine?.addresses() }, 'API listens');
-        isServing = true;
-        ready('started');
-      });
-      if (signals > 0) engine.stop();
-      const error = await engine.ended;
-      if (error) throw error;
-      log.info({}, 'stopped');
-      return 0;
-    } finally {
-      await Promise.all(locks.map((lock) => lock.release()));
-      await pid.release();
-    }
+    const given = await succession?.take(config.fixed.dataRoot);
+    const present = new ServiceManager(process.env, log, given);
+    manager = present;
+    present.status('starting');
+    await serveUntilStopped(config, log, present, {
+      isStopping: () => signals > 0,
+      start: async (roots, onServing) => {
+        listenForDumps(debugSignal, roots.execRoot, log, () => engine?.state());
+        engine = await startEngine(config, roots, present, log, () => {
+          log.info({ addresses: engine?.addresses() }, 'API listens');
+          isServing = true;
+          ready('started');
+          succession?.serves();
+          onServing();
+        });
+        return engine;
+      },
+    });
+    log.info({}, 'stopped');
+    return 0;
   } catch (error) {
     // An expected failure says everything in its message, so its stack is not logged.
     const fields = isEngineError(error) && error.kind !== 'internal' ? {} : { err: error };
     log.fatal(fields, `engined cannot run: ${messageOf(error)}`);
     return 1;
   }
+}
+
+interface EngineStarter {
+  readonly isStopping: () => boolean;
+  readonly start: (roots: Roots, onServing: () => void) => Promise<Engine>;
+}
+
+/**
+ * Runs an engine until it is told to stop or a successor serves. It is started again when a successor fails.
+ * @throws what makes an engine end by itself.
+ */
+async function serveUntilStopped(
+  config: LiveConfig,
+  log: Logger,
+  { store, isThere: isManaged }: ServiceManager,
+  { isStopping, start }: EngineStarter,
+): Promise<void> {
+  let engine: Engine | undefined;
+  const onPrepared = (): void => {
+    store.handOver();
+    engine?.stop({ handsOver: true });
+  };
+  const predecessor = new Predecessor({ execRoot: config.fixed.execRoot, log, isManaged, onPrepared });
+  const serve = (): Promise<void> =>
+    owning(config, log, async (roots) => {
+      engine = await start(roots, () => predecessor.open());
+      if (isStopping()) engine.stop();
+      const error = await engine.ended;
+      predecessor.close();
+      if (error) throw error;
+    });
+  await serve();
+  while (predecessor.isHandingOver && !(await predecessor.complete(store.unused))) {
+    store.resume();
+    if (!isStopping()) await serve();
+  }
+}
+
+/** Runs `work` while the pidfile and the directories are this daemon's. */
+async function owning(config: LiveConfig, log: Logger, work: (roots: Roots) => Promise<void>): Promise<void> {
+  const locks: LockedDirectory[] = [];
+  const pid = await claimPidfile(config.fixed.pidfile);
+  try {
+    await work(await lockRoots(config, locks, log));
+  } finally {
+    await Promise.all(locks.map((lock) => lock.release()));
+    await pid.release();
+  }
+}
+
+function listenForDumps(
+  signal: DebugSignal,
+  dir: string,
+  log: RootLogger,
+  state: () => Readonly<Record<string, unknown>> | undefined,
+): void {
+  const parts = (): Readonly<Record<string, unknown>> => state() ?? { phase: 'composing' };
+  const dump = new StateDump({ dir, build: BUILD, log, parts, logLines: () => log.recent() });
+  signal.listen(() => dump.request());
 }
 
 /** Locks the two directories of the daemon. They are read once, because a reload cannot change them. */

@@ -74,8 +74,8 @@ async function stopPlugins(life: EngineLife): Promise<void> {
   if (hasRecovered && !failure && !leavesContainers(life)) await parts.plugins.plugins.rest();
 }
 
-function leavesContainers({ parts, hasRecovered, failure }: EngineLife): boolean {
-  return hasRecovered && !failure && parts.base.live.current.liveRestore;
+function leavesContainers({ parts, hasRecovered, failure, handsOver }: EngineLife): boolean {
+  return hasRecovered && !failure && (handsOver || parts.base.live.current.liveRestore);
 }
 
 /** With `live-restore` the supervisor stays with what runs, so that no exit is missed until the next daemon. */

@@ -45,7 +45,8 @@ export interface Engine {
   readonly addresses: () => readonly string[];
   /** Returns the state of the daemon's parts, for people who look into a running daemon. */
   state(): Readonly<Record<string, unknown>>;
-  stop(): void;
+  /** Ends the daemon; containers stay for a successor if there is one, whatever the configuration says. */
+  stop(options?: { readonly handsOver: boolean }): void;
 }
 
 /**
@@ -65,6 +66,7 @@ export async function startEngine(
     loaded: { records: [], removed: [], damaged: [] },
     hasRecovered: false,
     failure: undefined,
+    handsOver: false,
     stopReleasing: () => undefined,
     supervisor: Promise.resolve(),
   };
@@ -102,7 +104,10 @@ export async function startEngine(
     ended,
     addresses: () => parts.listeners.addresses,
     state: () => ({ phase: root.getSnapshot().value, ...stateOf(parts) }),
-    stop: () => root.send({ type: 'engine.stop' }),
+    stop: ({ handsOver } = { handsOver: false }) => {
+      life.handsOver ||= handsOver;
+      root.send({ type: 'engine.stop' });
+    },
   };
 }
 

@@ -21,9 +21,10 @@ export class ServiceManager {
 
   /**
    * Takes what concerns this process out of the environment, so that no child takes it for its own.
+   * @param handedOver sockets that a predecessor has given to this process.
    * @throws EngineError invalid for sockets that cannot be served.
    */
-  constructor(environment: NodeJS.ProcessEnv, log: Logger) {
+  constructor(environment: NodeJS.ProcessEnv, log: Logger, handedOver: ReadonlyMap<string, number> = new Map()) {
     this.#log = log;
     const [path, pid, interval = '', storeSize = ''] = VARIABLES.map((name) => environment[name]);
     for (const name of VARIABLES) delete environment[name];
@@ -34,7 +35,15 @@ export class ServiceManager {
     this.sockets = sockets;
     // systemd says so since version 254; for older ones the unit does.
     const hasStore = this.#notifySocket !== undefined && /^[1-9]\d*$/.test(storeSize);
-    this.store = new SocketStore(kept, hasStore ? (text, fds) => this.#notify(text, fds) : undefined);
+    this.store = new SocketStore(
+      new Map([...kept, ...handedOver]),
+      hasStore ? (text, fds) => this.#notify(text, fds) : undefined,
+    );
+  }
+
+  /** True when the process that it has started must stay the daemon. */
+  get isThere(): boolean {
+    return this.#notifySocket !== undefined;
   }
 
   /** Tells in words what the daemon is doing. */

@@ -16,6 +16,8 @@ export interface EngineLife {
   /** True when the containers of an earlier run are known. */
   hasRecovered: boolean;
   failure: Error | undefined;
+  /** Another daemon takes over, so containers stay. */
+  handsOver: boolean;
   stopReleasing(): void;
   /** Resolves when the supervisor has been started. */
   supervisor: Promise<void>;

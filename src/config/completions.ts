@@ -3,7 +3,7 @@ import { COMMANDS } from './argv.js';
 import { PLATFORM } from './help.js';
 import { OPTION_LIST } from './options.js';
 
-const SUBCOMMANDS = ['check', 'dial-stdio', 'fsck', 'migrate'] as const;
+const SUBCOMMANDS = ['check', 'dial-stdio', 'fsck', 'migrate', 'upgrade'] as const;
 
 interface Flag {
   readonly name: string;

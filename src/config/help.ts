@@ -41,11 +41,13 @@ export function helpText(): string {
     '        engined fsck [--repair] [OPTIONS]',
     '        engined migrate --to DRIVER [OPTIONS]',
     '        engined migrate --remove DRIVER [OPTIONS]',
+    '        engined upgrade [OPTIONS]',
   ];
   const about =
     'A container engine daemon, the check of the machine that it is to run on, and that of its data root. ' +
     'With dial-stdio a client of another host reaches the daemon through SSH. ' +
-    'While it is stopped, migrate copies images and containers to another storage driver, or removes what one has.';
+    'While it is stopped, migrate copies images and containers to another storage driver, or removes what one has. ' +
+    'The running daemon hands over to the program that is called with upgrade.';
   return [...usage, '', about, '', 'Options:', ...rows, ''].join('\n');
 }
 

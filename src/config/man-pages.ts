@@ -89,6 +89,7 @@ const DESCRIPTION = [
   'Whoever may send requests to it has the rights of root on its machine.',
   '"engined check" says what the machine lacks, "engined fsck" compares the data root with its records, and',
   '"engined migrate" copies images and stopped containers to another storage driver.',
+  '"engined upgrade" makes the running daemon hand over to this program, if no service manager restarts it.',
   '"engined dial-stdio" joins its input and output with the socket, for clients that come through SSH.',
 ];
 

@@ -98,6 +98,8 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
   const close = async (limitMs: number): Promise<void> => {
     acceptor.close();
     closeFd(fd);
+    // This may run in the middle of a connection's acceptance, or before its reply has left the HTTP library.
+    await setImmediateAsync();
     await release();
     await terminator?.idle(FIRST_REQUEST_MS);
     await drain(gate, limitMs);
@@ -153,13 +155,15 @@ function startAccepting(fd: number, logger: Logger, serve: (connection: number) 
   const highest = openFileLimit() * (1 - RESERVED_DESCRIPTORS);
   let pause: NodeJS.Timeout | undefined;
   let isFull = false;
+  const closed = new AbortController();
   const rest = (): void => {
     watch.pause();
     pause = setTimeout(() => watch.resume(), EXHAUSTED_MS);
   };
   const watch = watchReadable(fd, () => {
     try {
-      for (let i = 0; i < ACCEPT_BATCH; i++) {
+      // A connection that is served may run what closes the listener; its descriptor is another's then.
+      for (let i = 0; i < ACCEPT_BATCH && !closed.signal.aborted; i++) {
         const connection = acceptFrom(fd);
         if (connection === undefined) return;
         if (connection > highest) {
@@ -179,6 +183,7 @@ function startAccepting(fd: number, logger: Logger, serve: (connection: number) 
   });
   return {
     close: () => {
+      closed.abort();
       clearTimeout(pause);
       watch.close();
     },

@@ -27,7 +27,7 @@ export function repeat(intervalMs: number, once: () => Promise<void>): SteadyLoa
     const start = performance.now();
     const one = once()
       .catch(
-        (error: unknown) => void failures.push(`after ${Math.round(performance.now() - start)} ms: ${String(error)}`),
+        (error: unknown) => void failures.push(`after ${Math.round(performance.now() - start)} ms: ${describe(error)}`),
       )
       .then(() => {
         longestMs = Math.max(longestMs, performance.now() - start);
@@ -62,4 +62,10 @@ export function probe(host: string, port: number, expected: string): Promise<voi
     socket.on('error', reject);
     socket.on('close', () => (text.includes(expected) ? resolve() : reject(new Error(`said ${JSON.stringify(text)}`))));
   });
+}
+
+/** Returns the text of an error with that of its cause, in which `fetch` hides what has happened. */
+function describe(error: unknown): string {
+  const cause = error instanceof Error && error.cause !== undefined ? `: ${String(error.cause)}` : '';
+  return String(error) + cause;
 }

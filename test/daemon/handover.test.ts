@@ -1,0 +1,187 @@
+/**
+ * `engined upgrade`: a running daemon hands over to a successor without a service manager, and nobody is refused. A
+ * successor that fails leaves the old one at work. UPGRADES_COUNT=50 hands over so often.
+ */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { after, before, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import { removeContainers } from '../support/container-removal.js';
+import { engineOk } from '../support/engine-commands.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import type { Engine, EngineKind } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { freePort } from '../support/free-port.js';
+import { jsonLines, open } from '../support/http.js';
+import { probe, repeat, requests, type Misses } from '../support/steady-load.js';
+import { waitFor } from '../support/wait.js';
+
+const UPGRADES = Number(process.env['UPGRADES_COUNT'] ?? 2);
+const cleanup = new Cleanup();
+const dir = mkdtempSync(join(tmpdir(), 'handover-'));
+let kind: EngineKind;
+let engine: Engine;
+let image: string;
+let tcp: number;
+
+before(async () => {
+  cleanup.add(async () => rmSync(dir, { recursive: true }));
+  tcp = await freePort();
+  kind = engined({ args: ['--host', `tcp://127.0.0.1:${tcp}`, '--tls=false'] });
+  ({ engine, image } = await startEngineWithImage(cleanup, kind));
+  // The process that the test has started is another one by now.
+  cleanup.add(() => endDaemon());
+  cleanup.add(() => removeContainers(engine));
+});
+after(() => cleanup.run());
+
+const daemonPid = (): number => Number(readFileSync(join(engine.dir, 'engine.pid'), 'utf8'));
+
+async function endDaemon(): Promise<void> {
+  const pid = daemonPid();
+  process.kill(pid, 'SIGTERM');
+  await waitFor('the daemon to end', () => !existsSync(`/proc/${pid}/exe`), 60_000);
+}
+
+interface Outcome {
+  readonly code: number | string | null | undefined;
+  readonly output: string;
+}
+
+/** Runs `engined upgrade` for the daemon of this file. */
+function upgrade(): Promise<Outcome> {
+  const [own = '', ...args] = kind.command(engine.dir, engine.socketPath);
+  return new Promise((resolve) => {
+    execFile(own, ['upgrade', ...args], (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : error.code, output: stdout + stderr }),
+    );
+  });
+}
+
+/** Gives the order as `engined upgrade` does, but names another program. Returns the answer. */
+async function order(program: string): Promise<string> {
+  const socket = connect(join(engine.dir, 'exec', 'upgrade.sock'));
+  socket.write(`${JSON.stringify({ program })}\n`);
+  return text(socket);
+}
+
+function assertNoneMissed(what: string, { made, failures, longestMs }: Misses): void {
+  assert.deepEqual(failures.slice(0, 5), [], `${failures.length} of ${made} ${what} failed`);
+  console.log(`${what}: ${made} made, ${failures.length} failed, the longest took ${Math.round(longestMs)} ms`);
+}
+
+test('requests, ports, containers and their output go on over upgrades', async () => {
+  const web = 'mkdir /www; echo served > /www/index.html; exec httpd -f -p 80 -h /www';
+  await engineOk(engine, ['run', '-d', '--name', 'web', '-p', '80', image, 'sh', '-c', web]);
+  const count = 'i=0; while :; do echo line $i; i=$((i+1)); sleep 0.02; done';
+  await engineOk(engine, ['run', '-d', '--name', 'counter', image, 'sh', '-c', count]);
+  const port = Number((await engineOk(engine, ['port', 'web', '80'])).split(':').at(-1));
+  const pids = await engineOk(engine, ['inspect', '-f', '{{.State.Pid}}', 'web', 'counter']);
+  await waitFor('the server in the container', () =>
+    probe('127.0.0.1', port, 'served').then(
+      () => true,
+      () => false,
+    ),
+  );
+  const loads = {
+    requests: requests(engine.socketPath, '/containers/json', 100),
+    'requests over tcp': repeat(20, async () => {
+      const { status } = await fetch(`http://127.0.0.1:${tcp}/_ping`, { headers: { connection: 'close' } });
+      assert.equal(status, 200);
+    }),
+    probes: repeat(100, () => probe('127.0.0.1', port, 'served')),
+  };
+  for (let round = 0; round < UPGRADES; round++) {
+    const before = daemonPid();
+    const { code, output } = await upgrade();
+    assert.equal(code, 0, output);
+    assert.notEqual(daemonPid(), before);
+    await waitFor('the predecessor to end', () => !existsSync(`/proc/${before}/exe`));
+  }
+  for (const [what, load] of Object.entries(loads)) assertNoneMissed(what, await load.end());
+  assert.equal(await engineOk(engine, ['inspect', '-f', '{{.State.Pid}}', 'web', 'counter']), pids);
+  await engineOk(engine, ['kill', 'counter']);
+  const lines = (await engineOk(engine, ['logs', 'counter'])).split('\n');
+  assert.deepEqual(
+    lines,
+    lines.map((_, i) => `line ${i}`),
+  );
+});
+
+test('events are whole over an upgrade, with the cursor of the last one that was read', async () => {
+  const filters = encodeURIComponent(JSON.stringify({ type: ['volume'] }));
+  const read = async (since: string, last: string): Promise<VolumeEvent[]> => {
+    const stream = await open(engine.socketPath, 'GET', `/events?since=${since}&filters=${filters}`);
+    const events: VolumeEvent[] = [];
+    for await (const event of jsonLines<VolumeEvent>(stream.message)) {
+      events.push(event);
+      if (event.Actor.ID === last) break;
+    }
+    stream.close();
+    return events;
+  };
+  const start = String(Date.now() / 1000 - 1);
+  await engineOk(engine, ['volume', 'create', 'one']);
+  const cursor = (await read(start, 'one')).at(-1)?.cursor ?? assert.fail('no cursor');
+  const upgraded = upgrade();
+  await engineOk(engine, ['volume', 'create', 'two']);
+  assert.equal((await upgraded).code, 0);
+  await engineOk(engine, ['volume', 'create', 'three']);
+  const rest = await read(encodeURIComponent(cursor), 'three');
+  assert.deepEqual(
+    rest.map(({ Actor }) => Actor.ID),
+    ['two', 'three'],
+  );
+});
+
+interface VolumeEvent {
+  readonly cursor: string;
+  readonly Actor: { readonly ID: string };
+}
+
+test('a successor that cannot start, dies half way or hangs leaves the daemon at work', async () => {
+  const pid = daemonPid();
+  const [own = ''] = kind.command(engine.dir, engine.socketPath);
+  const script = (name: string, text: string): string => {
+    const path = join(dir, name);
+    writeFileSync(path, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+    return path;
+  };
+  assert.match(await order('relative'), /names no program/);
+  assert.match(await order(join(dir, 'absent')), /cannot start: this one goes on/);
+  assert.match(await order(script('ends', 'exit 3')), /cannot start: this one goes on/);
+  // The order is taken back while it hangs.
+  const impatient = connect(join(engine.dir, 'exec', 'upgrade.sock'));
+  impatient.write(`${JSON.stringify({ program: script('hangs', `echo > ${dir}/hanging; exec sleep 1000`) })}\n`);
+  await waitFor('the successor to hang', () => existsSync(join(dir, 'hanging')));
+  assert.match(await order(join(dir, 'absent')), /another successor is being started/);
+  impatient.destroy();
+  await waitFor('it to be given up', async () => !/another/.test(await order(join(dir, 'absent'))));
+  assert.equal(daemonPid(), pid);
+  const load = requests(engine.socketPath, '/_ping', 50);
+  // It takes everything over, and is killed before it serves.
+  const dying = `( while ! grep -q $$ ${engine.dir}/engine.pid; do sleep 0.01; done; kill -9 $$ ) & exec ${own} "$@"`;
+  assert.match(await order(script('dies', dying)), /ended before it served: this one goes on/);
+  await waitFor('the daemon to have its pidfile again', () => readPid() === pid);
+  await engineOk(engine, ['exec', 'web', 'true']);
+  assertNoneMissed('requests', await load.end());
+  assert.equal((await upgrade()).code, 0);
+  assert.notEqual(daemonPid(), pid);
+});
+
+function readPid(): number {
+  try {
+    return daemonPid();
+  } catch {
+    return 0;
+  }
+}
+
+test('only root may give the order', () => {
+  assert.equal((statSync(join(engine.dir, 'exec', 'upgrade.sock')).mode & 0o777).toString(8), '600');
+});
