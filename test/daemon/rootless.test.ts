@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
+  existsSync,
   chmodSync,
   chownSync,
   lstatSync,
@@ -189,12 +190,18 @@ test('containers and their ports outlive a daemon that was killed', async () => 
   const [kept, lost] = [await freePort(), await freePort()];
   await ok('run', '-d', '--name', 'kept', '-p', `${kept}:80`, IMAGE, ...SERVER);
   await ok('run', '-d', '--name', 'lost', '-p', `${lost}:80`, IMAGE, ...SERVER);
-  const init = Number(await ok('inspect', '--format', '{{.State.Pid}}', 'lost'));
+  const waits = ['sh', '-c', 'until [ -e /home/go ]; do sleep 0.1; done; echo said'];
+  await ok('run', '-d', '--name', 'talker', '-v', `${engine.dir}:/home`, IMAGE, ...waits);
+  const pidOf = async (name: string): Promise<number> => Number(await ok('inspect', '-f', '{{.State.Pid}}', name));
+  const [init, talker] = [await pidOf('lost'), await pidOf('talker')];
   process.kill(daemonPid(), 'SIGKILL');
   assert.equal(await engine.stop(), 137);
   await waitFor('the port', () => fetchFrom(`127.0.0.1:${kept}`) === 'of the image\n');
   process.kill(init, 'SIGKILL');
+  writeFileSync(join(engine.dir, 'go'), '');
+  await waitFor('the talker to end', () => !existsSync(`/proc/${talker}/root`));
   await engine.start();
+  assert.equal(await ok('logs', 'talker'), 'said');
   assert.equal(await ok('inspect', '--format', '{{.State.Running}}', 'kept', 'lost'), 'true\nfalse');
   assert.equal(await ok('exec', 'kept', 'cat', '/lower/file'), 'of the image');
   assert.equal(fetchFrom(`127.0.0.1:${kept}`), 'of the image\n');
@@ -206,7 +213,7 @@ test('containers and their ports outlive a daemon that was killed', async () => 
   assert.equal(await engine.stop(), 0);
   assert.equal(fetchFrom(`127.0.0.1:${kept}`), 'of the image\n');
   await engine.start();
-  await ok('rm', '-f', 'kept', 'lost');
+  await ok('rm', '-f', 'kept', 'lost', 'talker');
   assert.equal(fetchFrom(`127.0.0.1:${kept}`), '');
 });
 

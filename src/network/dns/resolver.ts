@@ -4,7 +4,8 @@ import { isEngineError } from '../../errors/engine-error.js';
 import { RESOLVER_ADDRESS } from '../../ports/network.js';
 import { answerDatagrams, sendDatagram } from '../../sys/net/datagrams.js';
 import { closeFd, watchReadable, type ReadableWatch } from '../../sys/files/fd.js';
-import { bindPort, growReceiveBuffer, type PortSocket } from '../../sys/net/port-socket.js';
+import { growBuffer } from '../../sys/net/buffer-size.js';
+import { bindPort, type PortSocket } from '../../sys/net/port-socket.js';
 import { RedirectSocket } from '../../sys/netlink/nft-redirect.js';
 import { Forwarder, type Upstream } from './forwarder.js';
 import { buildReply, parseQuery, RCODE, writeFormatError, writeReply, type Answer, type Query } from './message.js';
@@ -59,7 +60,7 @@ export class Resolver {
     const open = (port: number): Pair => {
       const datagrams = bindPort('udp', RESOLVER_ADDRESS, port);
       try {
-        growReceiveBuffer(datagrams.fd, RECEIVE_BUFFER_BYTES);
+        growBuffer(datagrams.fd, 'receive', RECEIVE_BUFFER_BYTES);
         return { datagrams, stream: bindPort('tcp', RESOLVER_ADDRESS, port) };
       } catch (error) {
         closeFd(datagrams.fd);

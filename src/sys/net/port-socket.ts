@@ -18,8 +18,6 @@ const AF_INET = 2;
 const AF_INET6 = 10;
 const IPPROTO = { tcp: 6, udp: 17, sctp: 132 } as const;
 const SO_REUSEADDR = 2;
-const SO_RCVBUF = 8;
-const SO_RCVBUFFORCE = 33;
 const SO_ATTACH_FILTER = 26;
 const IPPROTO_IPV6 = 41;
 const IPV6_V6ONLY = 26;
@@ -81,17 +79,6 @@ export function bindPort(protocol: keyof typeof IPPROTO, ip: string, port: numbe
  */
 export function streamSocket(family: 4 | 6): number {
   return socket(family === 6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO.tcp);
-}
-
-/** Lets more datagrams wait than the host allows by default; an ordinary user's daemon gets as many as it allows. */
-export function growReceiveBuffer(fd: number, bytes: number): void {
-  const size = Buffer.from(Int32Array.of(bytes).buffer);
-  try {
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, size, 4);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EPERM') throw error;
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, size, 4);
-  }
 }
 
 const one = Buffer.from(Int32Array.of(1).buffer);

@@ -11,26 +11,18 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { closeFd } from '../files/fd.js';
 import { makeFifo } from '../files/inode.js';
-import { libc } from '../ffi/libc.js';
+import { growBuffer } from '../net/buffer-size.js';
 import { receiveDescriptors, sendDescriptors } from '../net/descriptor-messages.js';
-import { SOL_SOCKET } from '../net/socket-calls.js';
 import { socketPair } from '../net/socket-pair.js';
 import { startInBackground } from './background.js';
 
 /** Reads the file that it is given; every system has it. */
 const PROGRAM = 'cat';
-// linux/socket.h; the same on every architecture that we have binaries for.
-const SO_SNDBUFFORCE = 32;
 /** The kernel counts about a thousand bytes for a message. */
 const QUEUE_BYTES = 64 << 20;
 /** Messages are a name; descriptors that are not needed any more stay in the queue until there are so many of them. */
 const NAME_BYTES = 256;
 const STALE = 64;
-
-const setsockopt = libc.checked<[fd: number, level: number, name: number, value: Int32Array, length: number]>(
-  'setsockopt',
-  'int setsockopt(int fd, int level, int name, const void *value, uint32_t length)',
-);
 
 export class DescriptorKeeper {
   readonly #dir: string;
@@ -88,7 +80,7 @@ export class DescriptorKeeper {
     const fifo = join(this.#dir, this.#own);
     makeFifo(fifo);
     const pair = socketPair('messages');
-    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, Int32Array.of(QUEUE_BYTES), 4);
+    growBuffer(pair[0], 'send', QUEUE_BYTES);
     await startInBackground(PROGRAM, [fifo], pair);
     this.#pair = pair;
   }
