@@ -66,6 +66,6 @@ export function probe(host: string, port: number, expected: string): Promise<voi
 
 /** Returns the text of an error with that of its cause, in which `fetch` hides what has happened. */
 function describe(error: unknown): string {
-  const cause = error instanceof Error && error.cause !== undefined ? `: ${String(error.cause)}` : '';
+  const cause = error instanceof Error && error.cause instanceof Error ? `: ${error.cause.message}` : '';
   return String(error) + cause;
 }
