@@ -12,7 +12,7 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import { callJson } from '../support/http.js';
 
 interface DocsScript {
-  brokenLinks(texts: ReadonlyMap<string, string>, exists: (path: string) => boolean): string[];
+  readonly brokenLinks: (texts: ReadonlyMap<string, string>, exists: (path: string) => boolean) => string[];
 }
 
 /** This file is in dist/test/clients. */
