@@ -224,4 +224,21 @@ describe('with snapshots of the supervisor', () => {
     await engine.start();
     assert.equal(await run('--rm', 'busybox:1', 'cat', '/etc/new'), 'new');
   });
+
+  test('a data root may be moved: the files of the snapshots are found again', async () => {
+    await engine.stop();
+    const copy = join(engine.dir, 'copy');
+    execFileSync('cp', ['-a', join(engine.dir, 'data'), copy]);
+    const other = await Engine.start(engined({ args: ['--data-root', copy, '--feature', STORE] }));
+    try {
+      const output = await dockerOk(other, ['run', '--rm', '--network', 'none', 'busybox:1', 'cat', '/etc/new']);
+      assert.equal(output, 'new');
+      assert.equal(await dockerOk(other, ['start', '-a', 'first']), 'new1');
+      for (const name of readdirSync(join(copy, STORE, 'layers')))
+        assert.ok(readlinkSync(join(copy, STORE, 'layers', name, 'files')).startsWith(copy));
+    } finally {
+      await other.close();
+    }
+    await engine.start();
+  });
 });

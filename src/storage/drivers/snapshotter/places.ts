@@ -12,6 +12,9 @@ export const SNAPSHOTTER_LINK = 'snapshotter';
 /** In the directory of the store: the lease that holds its snapshots. */
 export const LEASE_LINK = 'lease';
 
+/** In the directory of the store: its own path, by which it is noticed when the data root was moved or copied. */
+export const ROOT_LINK = 'root';
+
 /**
  * Directory in that of the store, with the links of a snapshot without files. What has no image stands on it, and with
  * it the form of the snapshots was found out.

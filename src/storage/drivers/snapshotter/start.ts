@@ -5,14 +5,23 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { unavailable } from '../../../errors/engine-error.js';
+import { messageOf, unavailable } from '../../../errors/engine-error.js';
 import type { SnapshotMount, Snapshots } from '../../../ports/snapshots.js';
 import { syncDirectory } from '../../../sys/files/durable-file.js';
 import type { Layout } from '../../layers/layout.js';
 import { randomName } from '../../random-name.js';
 import { filesOf, type FormName, formOf } from './form.js';
 import { HeldSnapshots } from './held-snapshots.js';
-import { BASE, FILES_LINK, FORM_LINK, LEASE_LINK, SNAPSHOT_LINK, SNAPSHOTTER_LINK, textOf } from './places.js';
+import {
+  BASE,
+  FILES_LINK,
+  FORM_LINK,
+  LEASE_LINK,
+  ROOT_LINK,
+  SNAPSHOT_LINK,
+  SNAPSHOTTER_LINK,
+  textOf,
+} from './places.js';
 
 export interface StartedStore {
   readonly held: HeldSnapshots;
@@ -34,19 +43,27 @@ export async function startStore(layout: Layout, snapshots: Snapshots): Promise<
   if (textOf(layout.root, SNAPSHOTTER_LINK) === undefined)
     await symlink(snapshots.snapshotter, join(layout.root, SNAPSHOTTER_LINK));
   const form = textOf(base, FORM_LINK) as FormName;
-  await renewPath(base, held, false);
-  const { wanted, repaired, warnings } = await compare(layout, held, there);
+  const isMoved = textOf(layout.root, ROOT_LINK) !== layout.root;
+  await renewPath(base, held, { isActive: false, isMoved });
+  const { wanted, repaired, warnings } = await compare(layout, held, there, isMoved);
+  if (isMoved) await replaceLink(layout.root, ROOT_LINK, layout.root);
   const orphans = holds.filter((name) => !wanted.has(name));
-  if (orphans.length > 0) {
-    await held.letGo(orphans);
-    await held.collect();
+  try {
+    if (orphans.length > 0) {
+      await held.letGo(orphans);
+      await held.collect();
+      repaired.push(...orphans.map((name) => `snapshot ${name}`));
+    }
+  } catch (error) {
+    // A full disk may have no room for that either; the daemon must start all the same.
+    warnings.push(`snapshots that nothing needs stay until the next start: ${messageOf(error)}`);
   }
   const isHeld = new Set(holds);
   await snapshots.hold(
     lease,
     [...wanted].filter((name) => there.has(name) && !isHeld.has(name)),
   );
-  return { held, form, repaired: [...repaired, ...orphans.map((name) => `snapshot ${name}`)], warnings };
+  return { held, form, repaired, warnings };
 }
 
 async function findLease(
@@ -121,6 +138,7 @@ async function compare(
   layout: Layout,
   held: HeldSnapshots,
   there: ReadonlySet<string>,
+  isMoved: boolean,
 ): Promise<{ readonly wanted: ReadonlySet<string>; readonly repaired: string[]; readonly warnings: string[] }> {
   const wanted = new Set([textOf(join(layout.root, BASE), SNAPSHOT_LINK) ?? '']);
   const repaired: string[] = [];
@@ -132,7 +150,7 @@ async function compare(
       if (name !== undefined) wanted.add(name);
       const isHere = name !== undefined && there.has(name);
       if (isHere && (shelf === layout.layers || shelf === layout.writable))
-        await renewPath(directory, held, shelf === layout.writable);
+        await renewPath(directory, held, { isActive: shelf === layout.writable, isMoved });
       else if (shelf === layout.layers) {
         await rename(directory, join(layout.trash, randomName()));
         repaired.push(`layer ${entry}, whose snapshot ${name ?? ''} was removed from the supervisor`);
@@ -143,14 +161,23 @@ async function compare(
   return { wanted, repaired, warnings };
 }
 
-/** Asks the supervisor again where the files of a snapshot are, if they are not where they were. */
-async function renewPath(directory: string, held: HeldSnapshots, isActive: boolean): Promise<void> {
+/** Asks the supervisor again where the files of a snapshot are, if they may not be where they were. */
+async function renewPath(
+  directory: string,
+  held: HeldSnapshots,
+  { isActive, isMoved }: { readonly isActive: boolean; readonly isMoved: boolean },
+): Promise<void> {
   const before = textOf(directory, FILES_LINK);
   const name = textOf(directory, SNAPSHOT_LINK) ?? '';
-  if (before !== undefined && existsSync(before)) return;
+  // After a copy the files of the first data root may still be there.
+  if (!isMoved && before !== undefined && existsSync(before)) return;
   const files = filesOf(await (isActive ? held.mounts(name) : held.look(name)));
-  if (files === undefined || files === before) return;
-  const link = join(directory, FILES_LINK);
-  await symlink(files, `${link}.new`);
-  await rename(`${link}.new`, link);
+  if (files !== undefined && files !== before) await replaceLink(directory, FILES_LINK, files);
+}
+
+async function replaceLink(directory: string, link: string, text: string): Promise<void> {
+  const next = join(directory, `${link}.new`);
+  await rm(next, { force: true });
+  await symlink(text, next);
+  await rename(next, join(directory, link));
 }
