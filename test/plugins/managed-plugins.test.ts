@@ -226,7 +226,7 @@ describe('bad plugins', () => {
     await create('bad/mute', ['docker.volumedriver/1.0'], 'mute');
     const ends = await cli(['plugin', 'enable', 'bad/ends']);
     assert.match(ends.stderr, /ended with exit code 7 before it listened on its socket: the fault of this plugin/);
-    assert.match((await cli(['plugin', 'enable', 'bad/mute'])).stderr, /does not listen: dial unix .* 10 seconds/);
+    assert.match((await cli(['plugin', 'enable', 'bad/mute'])).stderr, /does not listen: dial unix .* 30 seconds/);
     assert.match(await ok('plugin', 'ls', '--filter', 'enabled=false', '--format', '{{.Name}}'), /^bad\/ends:latest\n/);
     assert.match((await cli(['plugin', 'disable', 'bad/ends'])).stderr, /plugin bad\/ends:latest found but disabled/);
     await ok('plugin', 'rm', 'bad/ends', 'bad/mute');

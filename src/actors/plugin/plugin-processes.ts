@@ -37,7 +37,7 @@ interface Live {
 }
 
 /** A plugin must listen within this time. */
-const LISTEN_MS = 10_000;
+const LISTEN_MS = 30_000;
 /** A plugin that was asked to end by SIGTERM is killed after this time. */
 const STOP_MS = 10_000;
 const DRAIN_MS = 500;

@@ -1,5 +1,4 @@
 /** The worker task that fetches the blob of one layer from one host and extracts it. */
-import { statfs } from 'node:fs/promises';
 import { internal, isEngineError } from '../../errors/engine-error.js';
 import type { StagedLayer } from '../../ports/storage.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
@@ -12,6 +11,7 @@ import type { Source } from '../../workers/task-link.js';
 import { openLink, type TransferLink } from '../kit/transfer-link.js';
 import type { LayerView } from './layer-view.js';
 import type { LayerInput } from './pull.messages.js';
+import { usableBytes } from '../../sys/files/usable-bytes.js';
 
 export interface LayerTaskDeps {
   readonly pool: WorkerPool;
@@ -31,9 +31,6 @@ export interface LayerTask {
   readonly signal: AbortSignal;
 }
 
-/** So much is left free on the file system, or this part of a small one. */
-const RESERVED_BYTES = 64 << 20;
-const RESERVED_PART = 1 / 20;
 /**
  * A layer may expand to this much, or to so many times the size of its blob, before it counts as an attack. Deflate
  * cannot exceed a factor of 1032. Honest layers that are mostly zeros get near it, but are small.
@@ -122,8 +119,7 @@ interface TarLimit {
 
 /** Returns the bytes that the tar of a layer may have. */
 async function tarLimit(dir: string, blobBytes: number): Promise<TarLimit> {
-  const { bavail, blocks, bsize } = await statfs(dir);
-  const room = Math.max(0, bavail * bsize - Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART));
+  const room = await usableBytes(dir);
   const honest = Math.max(GENEROUS_BYTES, blobBytes * GENEROUS_FACTOR);
   return { bytes: Math.min(room, honest), isDisk: room < honest };
 }

@@ -1,5 +1,4 @@
 /** Takes an archive of images from a client: a worker reads it and unpacks every layer into a staged one. */
-import { statfs } from 'node:fs/promises';
 import { MessageChannel } from 'node:worker_threads';
 import { cancelled } from '../../errors/engine-error.js';
 import type { LayerStore } from '../../ports/storage.js';
@@ -10,6 +9,7 @@ import type { ArchiveOrder, ArchiveReport } from '../../workers/read-archive.js'
 import { ChunkFeed } from './chunk-feed.js';
 import type { PlannedImage } from './plan.js';
 import { StagedPlaces } from './staged-places.js';
+import { usableBytes } from '../../sys/files/usable-bytes.js';
 
 export interface ReceiveDeps {
   readonly layers: LayerStore;
@@ -26,10 +26,6 @@ export interface ReceiveRequest {
 
 /** Called with the bytes read of a layer file in the archive. */
 export type ReceiveProgress = (path: string, bytes: number, totalBytes: number) => void;
-
-/** So much is left free on the file system, or this part of it when it is small. */
-const RESERVED_BYTES = 64 << 20;
-const RESERVED_PART = 1 / 20;
 
 export interface ReceivedArchive {
   /** The images in the order of the archive. */
@@ -89,11 +85,4 @@ export async function receiveArchive(
     signal.removeEventListener('abort', cancel);
     near.close();
   }
-}
-
-/** Returns how many bytes an archive may take on the file system of a path. */
-async function usableBytes(path: string): Promise<number> {
-  const { bavail, blocks, bsize } = await statfs(path);
-  const reserved = Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART);
-  return Math.max(0, bavail * bsize - reserved);
 }

@@ -2,9 +2,10 @@
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { dataLoss, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
+import { dataLoss, internal, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import { familiarName, familiarString, type ImageReference } from '../../images/reference.js';
 import type { Digest } from '../../ports/storage.js';
 import { type Grant, type RegistryAccess, withGrant } from '../../registry/access.js';
@@ -15,6 +16,7 @@ import { type Descriptor, type ImageManifest, parseManifest } from '../../regist
 import { bestManifest, hostPlatform } from '../../registry/platform.js';
 import { explainFailure } from '../../registry/resolve.js';
 import { pullScope } from '../../registry/token.js';
+import { usableBytes } from '../../sys/files/usable-bytes.js';
 import { PLUGIN_CONFIG_TYPE } from './manifest.js';
 
 /** A plugin in a registry. */
@@ -88,8 +90,14 @@ export interface BlobOrder {
   readonly onBytes: (bytes: number) => void;
 }
 
-/** Downloads a blob to a file, again when the connection breaks. @throws EngineError data-loss for other bytes. */
+/**
+ * Downloads a blob to a file, again when the connection breaks. @throws EngineError data-loss for other bytes; internal
+ * with the code ENOSPC for more than the disk has room for, of which nothing is fetched.
+ */
 export async function downloadBlob(access: RegistryAccess, order: BlobOrder, signal: AbortSignal): Promise<void> {
+  const { digest, sizeBytes } = order.descriptor;
+  if (sizeBytes > (await usableBytes(dirname(order.file))))
+    throw internal(`failed to register layer: ${digest}: no space left on device`, { code: 'ENOSPC' });
   for (let attempt = 1; ; attempt++) {
     try {
       return await withGrant(access, pullScope(order.path), signal, (grant) => download(access, grant, order, signal));
