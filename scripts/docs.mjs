@@ -2,7 +2,7 @@
  * npm run docs [-- --output DIR]: makes pages of README.md and docs/*.md, in dist/docs unless told otherwise. They need
  * no server. A link to a page, heading or file that does not exist is an error. Plain Node.
  */
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -96,6 +96,7 @@ function writePages(output) {
   const pages = [...texts].map(([path, text]) => ({ path, ...render(text, (target) => pageLink(path, target)) }));
   const menu = pages.map(({ path, title }) => `<a href="${pageOf(path)}">${title}</a>`).join('\n');
   mkdirSync(output, { recursive: true });
+  cpSync(join(ROOT, 'docs', 'pictures'), join(output, 'pictures'), { recursive: true });
   for (const { path, title, html } of pages)
     writeFileSync(
       join(output, pageOf(path)),

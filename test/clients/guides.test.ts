@@ -57,6 +57,8 @@ test('the pages are made, and no link leads nowhere', () => {
   assert.equal(status, 0, stderr);
   assert.match(readFileSync(join(output, 'index.html'), 'utf8'), /<a href="install\.html">/);
   assert.ok(existsSync(join(output, 'first-steps.html')));
+  const pictures = readFileSync(join(output, 'performance.html'), 'utf8').matchAll(/<img src="([^"]+)"/g);
+  for (const [, picture = ''] of pictures) assert.ok(existsSync(join(output, picture)), picture);
 });
 
 test('a link to a heading or a file that is not there is found', async () => {
