@@ -89,3 +89,17 @@ test('what is in a pipe outlives its ends, and goes with the keeper or when it i
   next.close();
   await untilKeepers(place, 0);
 });
+
+test('a name that is released before the process runs is not kept', async () => {
+  const place = join(dir, 'early');
+  const keeper = new DescriptorKeeper(place);
+  const fifo = join(dir, 'early-fifo');
+  makeFifo(fifo);
+  const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK);
+  const held = keeper.hold('early', [reader]);
+  keeper.release('early');
+  await held;
+  closeSync(reader);
+  keeper.close();
+  await untilKeepers(place, 0);
+});

@@ -32,6 +32,8 @@ export class DescriptorKeeper {
   #started: Promise<void> | undefined;
   /** Name of the FIFO that our process waits for. */
   #own: string | undefined;
+  /** The entry that each name shall have, also as long as the process is being started. */
+  readonly #wanted = new Map<string, string>();
   /** The entry of each name that is in the queue and needed. */
   readonly #held = new Map<string, string>();
   #queued = 0;
@@ -46,16 +48,19 @@ export class DescriptorKeeper {
    * @throws EngineError when the process cannot be started, or the system has no room.
    */
   async hold(name: string, fds: readonly number[]): Promise<void> {
-    await (this.#started ??= this.#start());
-    if (this.#pair === undefined) return;
     // Numbered, because a name comes again.
     const entry = `${name}\0${(lastEntry += 1)}`;
+    this.#wanted.set(name, entry);
+    await (this.#started ??= this.#start());
+    // It may have been released before the process ran.
+    if (this.#pair === undefined || this.#wanted.get(name) !== entry) return;
     sendDescriptors(this.#pair[0], Buffer.from(entry), fds);
     this.#queued++;
     this.#held.set(name, entry);
   }
 
   release(name: string): void {
+    this.#wanted.delete(name);
     if (!this.#held.delete(name)) return;
     if (this.#queued - this.#held.size > Math.max(STALE, this.#held.size)) this.#sweep();
   }

@@ -8,7 +8,7 @@ import type { ContainerLog, StreamName } from '../../../ports/logs.js';
 import type { ProcessStdio, StdioPaths } from '../../../ports/supervisor.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
-import type { Undo } from '../life/undo.js';
+import { allDone, type Undo } from '../life/undo.js';
 import { loggedContainer } from './logged-container.js';
 
 /** A start needs these parts of the streams. */
@@ -47,17 +47,19 @@ export class ContainerIo {
   async open(record: ContainerRecord, undo: Undo): Promise<OpenedIo> {
     const { config, id } = record;
     undo.add('container streams', () => this.close());
-    const [stdio, log] = await Promise.all([
-      this.deps.stdio.create({
+    const openStdio = async (): Promise<ProcessStdio> => {
+      return (this.#stdio = await this.deps.stdio.create({
         dir: `${this.deps.ioRoot}/${id}`,
         stdin: config.OpenStdin,
         stdout: true,
         stderr: !config.Tty,
         terminal: config.Tty,
         isKept: true,
-      }),
-      this.#openLog(record),
-    ]);
+      }));
+    };
+    const openLog = async (): Promise<ContainerLog> => (this.#log = await this.#openLog(record));
+    // The one that is there is closed when the other one fails.
+    const [stdio, log] = await allDone([openStdio(), openLog()]);
     this.#use(stdio, log);
     return { paths: stdio.paths, logPath: log.path, started: () => this.#openStdin(stdio) };
   }
