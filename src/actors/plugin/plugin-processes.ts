@@ -131,6 +131,8 @@ export class PluginProcesses {
     await this.#prepare(record, files);
     const places = { files, socketDir: this.#socketDir(id), loggingDir: this.loggingDir(id) };
     const spec = await this.deps.buildSpec(record, places);
+    // Those of a process that has ended by itself.
+    await this.#lives.get(id)?.stdio.close();
     const stdio = await this.deps.stdio.create({
       dir: join(this.#runDir(id), 'io'),
       stdin: false,
