@@ -97,8 +97,10 @@ export function releaseOutputs(keeper: DescriptorKeeper, { stdout }: Pick<StdioP
   keeper.release(keptName(stdout));
 }
 
+/** The last two directories together are of one process alone: `io/ID` for a container, `ID/io` for a plugin. */
 function keptName(stdout: string): string {
-  return basename(dirname(stdout));
+  const dir = dirname(stdout);
+  return `${basename(dirname(dir))}/${basename(dir)}`;
 }
 
 class FifoStdio implements ProcessStdio {
