@@ -2,7 +2,7 @@
 import { isEngineError, messageOf } from './errors/engine-error.js';
 import type { Roots } from './composition/roots.js';
 import { dataRootFor } from './composition/data-root.js';
-import { checkState, noteState } from './composition/state-version.js';
+import { checkState, noteState } from './inventory/state-version.js';
 import { LiveConfig, type ReloadResult } from './config/live-config.js';
 import type { LoadedConfig } from './config/settings.js';
 import { startEngine, type Engine } from './engine.js';

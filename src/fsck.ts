@@ -1,7 +1,7 @@
 /** `engined fsck`: the check of a data root that no daemon uses. */
 import { access } from 'node:fs/promises';
 import { remappedDataRoot } from './composition/data-root.js';
-import { checkState } from './composition/state-version.js';
+import { checkState } from './inventory/state-version.js';
 import { isEngineError, messageOf } from './errors/engine-error.js';
 import type { LoadedConfig } from './config/settings.js';
 import { checkDataRoot, type FsckReport } from './inventory/fsck.js';

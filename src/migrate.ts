@@ -5,7 +5,7 @@
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { remappedDataRoot } from './composition/data-root.js';
-import { checkState } from './composition/state-version.js';
+import { checkState } from './inventory/state-version.js';
 import type { LoadedConfig } from './config/settings.js';
 import { invalid, isEngineError, messageOf } from './errors/engine-error.js';
 import { migrate, removeDriver } from './inventory/migration/migrate.js';

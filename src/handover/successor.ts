@@ -2,7 +2,7 @@
  * The daemon that takes over from a running one (`engined upgrade`), which has started it. It says when it is able to,
  * gets the sockets when the other has let go of everything, and says when it serves.
  */
-import { checkState } from '../composition/state-version.js';
+import { checkState } from '../inventory/state-version.js';
 import { closeFd, duplicateFd } from '../sys/files/fd.js';
 import { MessageSocket } from '../sys/net/message-socket.js';
 
