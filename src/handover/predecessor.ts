@@ -4,12 +4,13 @@
  * directories, and gives it the sockets. Until the successor serves, the daemon can go on by itself.
  */
 import { spawn } from 'node:child_process';
-import { chmodSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { isAbsolute, join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import { closeFd } from '../sys/files/fd.js';
+import { listenOnUnix } from '../sys/net/listen-socket.js';
 import { MessageSocket } from '../sys/net/message-socket.js';
 import { socketPair } from '../sys/net/socket-pair.js';
 import { GO, HANDOVER_VARIABLE, PREPARED, SERVES } from './successor.js';
@@ -60,13 +61,15 @@ export class Predecessor {
     rmSync(path, { force: true });
     const server = createServer((client) => this.#serve(client));
     server.on('error', (error) => this.#options.log.warn({ err: error }, 'no upgrade without a restart is possible'));
-    server.listen(path, () => chmodSync(path, 0o600));
+    server.listen({ fd: listenOnUnix(path, 0o600) });
     this.#server = server;
   }
 
   close(): void {
-    this.#server?.close();
+    if (this.#server === undefined) return;
+    this.#server.close();
     this.#server = undefined;
+    rmSync(handoverSocket(this.#options.execRoot), { force: true });
   }
 
   /**
