@@ -146,12 +146,23 @@ test('the log driver journald writes what the journal finds by the name of the c
   await docker('rm', 'talker');
 });
 
-test('a restart of the service leaves containers and their supervisor alone', async () => {
-  await docker('run', '-d', '--name', 'stays', 'box', 'sleep', '100000');
+/** Asks the API and a published port until a file is there; each question and each failure is a line. */
+const PROBE = `while [ ! -e /tmp/asked ]; do
+  echo question
+  curl -s -o /dev/null --max-time 300 --unix-socket /run/engine.sock http://engine/_ping || echo api failed
+  curl -s -o /dev/null --max-time 300 http://127.0.0.1:8080/ || echo port failed
+done`;
+
+test('a restart of the service leaves containers and their supervisor alone, and no request fails', async () => {
+  await docker('run', '-d', '--name', 'stays', '-p', '127.0.0.1:8080:80', 'box', 'httpd', '-f');
   const before_ = [await inspect('stays', '{{.State.Pid}}'), await supervisorPid()];
   const pid = await mainPid();
+  assert.notEqual(await property('engined.service', 'NFileDescriptorStore'), '0', 'systemd keeps the port');
+  const probe = output('sh', '-c', PROBE);
   await systemctl('restart', 'engined.service');
   assert.notEqual(await mainPid(), pid);
+  await writeFile('/tmp/asked', '');
+  assert.deepEqual(new Set((await probe).split('\n')), new Set(['question']));
   assert.deepEqual([await inspect('stays', '{{.State.Pid}}'), await supervisorPid()], before_);
   assert.equal(await docker('exec', 'stays', 'echo', 'still here'), 'still here');
 });
