@@ -5,17 +5,15 @@
  *
  * The rest is in ../stacked.ts.
  */
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, invalid } from '../../../errors/engine-error.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
 import { isInUserNamespace } from '../../../sys/users/user-namespace.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem } from '../../../sys/mount/mount.js';
-import type { Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
 import { StackedDriver, type StackedParts } from '../stacked.js';
-import { type MountOptions, probeOverlay, untriedOptions } from './probe.js';
+import { type MountOptions, mountOptionsFor } from './probe.js';
 import { defaultSize, SIZE_OPTION, SizeLimits } from './size-limits.js';
 
 const EMPTY = 'empty';
@@ -39,24 +37,10 @@ export const overlay2: DriverRow = {
 
 async function openOverlay({ layout, workers, storageOpts, owner, labelOf }: DriverContext): Promise<StorageDriver> {
   await makeDirectories(join(layout.root, EMPTY), { mode: 0o710 });
-  const mountOptions = await probed(layout);
+  const mountOptions = await mountOptionsFor(layout);
   const backing = fileSystemOf(layout.root);
   const sizes = new SizeLimits(layout, backing, storageOpts);
   return new OverlayDriver({ layout, workers, sizes, owner, labelOf, mountOptions, backing: backing.type });
-}
-
-async function probed(layout: Layout): Promise<MountOptions> {
-  const directory = layout.newStaging();
-  try {
-    return await probeOverlay(directory);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
-    return await untriedOptions();
-  } finally {
-    // A handful of empty directories: no reason to start a worker thread.
-    await rm(directory, { recursive: true, force: true });
-    layout.leaveStaging(directory);
-  }
 }
 
 interface Parts extends StackedParts {

@@ -1,5 +1,5 @@
 /** Finds out whether overlayfs works on the data root's file system, and with which options. */
-import { access, writeFile } from 'node:fs/promises';
+import { access, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf, unavailable } from '../../../errors/engine-error.js';
 import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
@@ -7,6 +7,7 @@ import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
 import { tellsTypes } from '../../../sys/files/directory-types.js';
 import { isInUserNamespace } from '../../../sys/users/user-namespace.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
+import type { Layout } from '../../layers/layout.js';
 
 /**
  * The index and copied-up metadata would tie a layer to its inode numbers, redirects would make renamed directories
@@ -38,7 +39,7 @@ export interface MountOptions {
  * Mounts a small overlay in `directory` (empty, the caller deletes it) and returns the options that mounts need.
  * @throws EngineError unavailable with the reason.
  */
-export async function probeOverlay(directory: string): Promise<MountOptions> {
+async function probeOverlay(directory: string): Promise<MountOptions> {
   const at = (name: string): string => join(directory, name);
   for (const name of ['lower', 'upper', 'work', 'merged']) await makeDirectories(at(name));
   await writeFile(at('lower/file'), '');
@@ -64,10 +65,28 @@ export async function probeOverlay(directory: string): Promise<MountOptions> {
 }
 
 /**
+ * Finds out the options of mounts in the directory of a store.
+ * @throws EngineError unavailable when overlays cannot be mounted there; the message says why.
+ */
+export async function mountOptionsFor(layout: Layout): Promise<MountOptions> {
+  const directory = layout.newStaging();
+  try {
+    return await probeOverlay(directory);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+    return await untriedOptions();
+  } finally {
+    // A handful of empty directories: no reason to start a worker thread.
+    await rm(directory, { recursive: true, force: true });
+    layout.leaveStaging(directory);
+  }
+}
+
+/**
  * Returns the options that mounts need where the disk has no room to try them: a daemon must start there, so that
  * somebody can make room. What worked before the disk was full works again.
  */
-export async function untriedOptions(): Promise<MountOptions> {
+async function untriedOptions(): Promise<MountOptions> {
   // This mount fails, as there is no such layer, but loads the module, whose parameters then show what the kernel
   // knows.
   await mountFileSystem('overlay', '/proc', 'overlay', 'lowerdir=/proc/self/no-such-layer').catch(() => undefined);

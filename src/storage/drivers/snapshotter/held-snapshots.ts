@@ -1,6 +1,7 @@
 /** The snapshots that one lease holds. Names that somebody else has taken in the supervisor are left to them. */
 import { isEngineError, unavailable } from '../../../errors/engine-error.js';
 import type { SnapshotMount, Snapshots } from '../../../ports/snapshots.js';
+import { KeyedLock } from '../../keyed-lock.js';
 import { randomName } from '../../random-name.js';
 import { layerGone } from '../../storage-error.js';
 
@@ -10,23 +11,35 @@ export interface Prepared {
 }
 
 export class HeldSnapshots {
+  /** Snapshots that the lease holds by our wish. */
+  readonly #ours: Set<string>;
+  readonly #names = new KeyedLock();
+
+  /** @param holds names of snapshots that the lease holds already. */
   constructor(
     readonly snapshots: Snapshots,
     readonly lease: string,
-  ) {}
+    holds: readonly string[],
+  ) {
+    this.#ours = new Set(holds);
+  }
 
   /** Makes an active snapshot. Its key is the name, with something behind it where that is taken. */
   async prepare(name: string, parent?: string): Promise<Prepared> {
     const { snapshots, lease } = this;
     for (let key = name; ; key = besides(name)) {
-      const mounts = await whenThere(parent, () => snapshots.prepare(lease, key, parent));
+      const mounts = await this.#take(key, () => whenThere(parent, () => snapshots.prepare(lease, key, parent)));
       if (mounts) return { key, mounts };
     }
   }
 
   /** Commits an active snapshot, and returns its name: the one that is wanted, with something behind it if taken. */
   async commit(name: string, key: string): Promise<string> {
-    for (let free = name; ; free = besides(name)) if (await this.snapshots.commit(this.lease, free, key)) return free;
+    const { snapshots, lease } = this;
+    for (let free = name; ; free = besides(name)) {
+      const isDone = await this.#take(free, async () => (await snapshots.commit(lease, free, key)) || undefined);
+      if (isDone) return free;
+    }
   }
 
   mounts(key: string): Promise<readonly SnapshotMount[]> {
@@ -43,12 +56,34 @@ export class HeldSnapshots {
     }
   }
 
+  /** Lets the lease hold snapshots that are there. */
+  async hold(names: readonly string[]): Promise<void> {
+    await this.snapshots.hold(this.lease, names);
+    for (const name of names) this.#ours.add(name);
+  }
+
   letGo(names: readonly string[]): Promise<void> {
+    for (const name of names) this.#ours.delete(name);
     return this.snapshots.letGo(this.lease, names);
   }
 
   collect(): Promise<void> {
     return this.snapshots.collect();
+  }
+
+  /**
+   * Takes a name by `work`, which returns undefined when it is taken. From version 1.7 on the supervisor lets the lease
+   * hold that name then, so that whoever wanted it may use what is there. That is let go again: the snapshot is
+   * somebody else's, who could not remove it otherwise. One at a time per name, so that of two that want the same name
+   * the loser knows whether the winner is one of ours.
+   */
+  #take<T>(name: string, work: () => Promise<T | undefined>): Promise<T | undefined> {
+    return this.#names.run(name, async () => {
+      const made = await work();
+      if (made !== undefined) this.#ours.add(name);
+      else if (!this.#ours.has(name)) await this.letGo([name]);
+      return made;
+    });
   }
 }
 

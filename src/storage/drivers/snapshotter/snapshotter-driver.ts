@@ -10,7 +10,8 @@
  *   layers/<name>/{snapshot,files}    links: the name of the snapshot, the directory of its files
  *   writable/<id>/{snapshot,files}    the same of a container; `merged` is where its root file system is mounted
  *
- * What a killed daemon has begun is held by the lease and named by no directory: the next start lets it go.
+ * A daemon that is killed may leave snapshots which the lease holds and no directory names. The next start takes them
+ * off the lease, and the supervisor deletes them.
  */
 import { mkdir, readdir, rm, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -22,7 +23,7 @@ import { DIFFERENCE } from '../../layers/layout.js';
 import { layerGone } from '../../storage-error.js';
 import { randomName } from '../../random-name.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver, StoreKind } from '../driver.js';
-import { probeOverlay, untriedOptions } from '../overlay/probe.js';
+import { mountOptionsFor } from '../overlay/probe.js';
 import { refusedOption } from '../size-option.js';
 import { DifferencesForm } from './differences.js';
 import { filesOf, type SnapshotForm } from './form.js';
@@ -101,7 +102,7 @@ class SnapshotterDriver implements StorageDriver {
         form:
           form === 'trees'
             ? new TreesForm(workers)
-            : new DifferencesForm({ workers, mountOptions: await this.#mountOptions(), empty }),
+            : new DifferencesForm({ workers, mountOptions: await mountOptionsFor(layout), empty }),
         isElsewhere: (await fileSystemId(empty())) !== (await fileSystemId(layout.root)),
       };
     } catch (error) {
@@ -211,6 +212,8 @@ class SnapshotterDriver implements StorageDriver {
     if (names.length > 0) {
       const { held } = this.#started;
       await held.letGo(names);
+      // From here on the name is free for a new layer, which a second attempt at this removal must not let go.
+      for (const path of paths) await rm(join(path, SNAPSHOT_LINK), { force: true });
       await held.collect();
     }
     for (const path of paths) this.#names.delete(filesIn(path));
@@ -232,20 +235,6 @@ class SnapshotterDriver implements StorageDriver {
     const name = this.#names.get(files);
     if (name === undefined) throw layerGone(files);
     return name;
-  }
-
-  async #mountOptions() {
-    const { layout } = this.#context;
-    const directory = layout.newStaging();
-    try {
-      return await probeOverlay(directory);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
-      return await untriedOptions();
-    } finally {
-      await rm(directory, { recursive: true, force: true });
-      layout.leaveStaging(directory);
-    }
   }
 }
 

@@ -36,7 +36,7 @@ export interface StartedStore {
  */
 export async function startStore(layout: Layout, snapshots: Snapshots): Promise<StartedStore> {
   const { lease, holds } = await findLease(layout, snapshots);
-  const held = new HeldSnapshots(snapshots, lease);
+  const held = new HeldSnapshots(snapshots, lease, holds);
   const there = await snapshots.names();
   const base = join(layout.root, BASE);
   if (!there.has(textOf(base, SNAPSHOT_LINK) ?? '')) await makeBase(layout, held);
@@ -59,10 +59,7 @@ export async function startStore(layout: Layout, snapshots: Snapshots): Promise<
     warnings.push(`snapshots that nothing needs stay until the next start: ${messageOf(error)}`);
   }
   const isHeld = new Set(holds);
-  await snapshots.hold(
-    lease,
-    [...wanted].filter((name) => there.has(name) && !isHeld.has(name)),
-  );
+  await held.hold([...wanted].filter((name) => there.has(name) && !isHeld.has(name)));
   return { held, form, repaired, warnings };
 }
 
@@ -156,6 +153,8 @@ async function compare(
         repaired.push(`layer ${entry}, whose snapshot ${name ?? ''} was removed from the supervisor`);
       } else if (shelf === layout.writable && name !== undefined)
         warnings.push(`the snapshot ${name} of ${entry} was removed from the supervisor: remove the container`);
+      // A new layer may get the name before this is deleted.
+      else if (!isHere && name !== undefined) await rm(join(directory, SNAPSHOT_LINK));
     }
   }
   return { wanted, repaired, warnings };
