@@ -127,6 +127,8 @@ describe('POST /build with version=2', () => {
     assert.ok(mounted.steps.includes(`[stage-0 2/2] ${mount}`), mounted.steps.join('\n'));
     const quiet = await post(`${query}&q=1`, tarOf(files));
     assert.deepEqual(quiet.lines, [{ stream: `${image.Id}\n` }]);
+    const ordered = await post(`${query}&outputs=${encodeURIComponent('[{"Type":"moby"}]')}`, tarOf(files));
+    assert.equal(ordered.image, image.Id);
   });
 
   test('takes a context from another request, and from an address', async () => {
@@ -156,9 +158,16 @@ describe('POST /build with version=2', () => {
     const refusals: readonly [query: Readonly<Record<string, string>>, status: number, text: RegExp][] = [
       [{ version: '3' }, 400, /invalid version/],
       [{ buildargs: '[' }, 400, /error reading build args/],
-      [{ outputs: '{}' }, 400, /error reading outputs: not a list/],
-      [{ outputs: '[{"Type":1}]' }, 400, /error reading outputs/],
-      [{ outputs: '[{"Type":"local"},{"Type":"tar"}]' }, 501, /multiple outputs not supported/],
+      [{ outputs: '{}' }, 400, /invalid outputs specified: not a list/],
+      [{ outputs: '[1]' }, 400, /invalid outputs specified/],
+      [{ outputs: '[{"Type":1}]' }, 400, /invalid outputs specified/],
+      [{ outputs: '[{"Type":"local","Attrs":{"dest":1}}]' }, 400, /invalid outputs specified/],
+      [{ outputs: '[null]' }, 500, /exporter \\"\\" could not be found/],
+      [{ outputs: '[{"Type":"nope"}]' }, 500, /exporter \\"nope\\" could not be found/],
+      [{ outputs: '[{"Type":"local"},{"Type":"tar"}]' }, 500, /multiple outputs not supported/],
+      [{ platform: 'foo' }, 400, /unknown operating system or architecture/],
+      // The classic builder reads them, too, and then makes an image whatever they say.
+      [{ version: '1', outputs: 'x' }, 400, /invalid outputs specified/],
       [{ networkmode: 'mine' }, 400, /network mode .*mine.* not supported by buildkit/],
       [{ extrahosts: 'nothing' }, 400, /invalid host nothing/],
       [{ shmsize: 'x' }, 400, /invalid shmsize/],

@@ -60,6 +60,40 @@ export function ulimits(query: Query): Ulimit[] {
   });
 }
 
+/** What a client wants of a build, as exporters of BuildKit are asked for. */
+export interface QueryOutput {
+  /** Empty when the client names none. */
+  readonly type: string;
+  readonly attrs: Readonly<Record<string, string>>;
+}
+
+/**
+ * Returns the outputs; none: an image in the store. Clients of Go write a list without members as `null`.
+ * @throws EngineError invalid for what cannot be read, in both versions of the builder, as dockerd does.
+ */
+export function buildOutputs(query: Query): QueryOutput[] {
+  const refusal = (why: string): Error => invalid(`invalid outputs specified: ${why}`);
+  const text = query.text('outputs');
+  if (text === '') return [];
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw refusal(messageOf(error));
+  }
+  const list = value ?? [];
+  if (!Array.isArray(list)) throw refusal('not a list');
+  return list.map((one: unknown) => {
+    if (one !== null && (typeof one !== 'object' || Array.isArray(one))) throw refusal('an output is not an object');
+    const { Type, Attrs } = (one ?? {}) as { readonly Type?: unknown; readonly Attrs?: unknown };
+    const attrs = Object.entries(Attrs ?? {}) as [string, unknown][];
+    const isText = (entry: [string, unknown]): entry is [string, string] => typeof entry[1] === 'string';
+    if (typeof (Type ?? '') !== 'string' || typeof (Attrs ?? {}) !== 'object' || !attrs.every(isText))
+      throw refusal('an output has a type, which is a string, and attributes, which are strings');
+    return { type: (Type ?? '') as string, attrs: Object.fromEntries(attrs) };
+  });
+}
+
 /** Reads a JSON object of strings. */
 function members(text: string, shown: string): Map<string, string | null> {
   if (text === '') return new Map();
@@ -72,7 +106,7 @@ function members(text: string, shown: string): Map<string, string | null> {
 }
 
 /** @param shown says in errors which parameter it is. */
-export function parsed(text: string, shown: string): unknown {
+function parsed(text: string, shown: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {

@@ -1,8 +1,18 @@
 /** Translates `POST /build` with `version=2` into an order for BuildKit. */
 import { create } from '@bufbuild/protobuf';
-import { invalid, notImplemented } from '../../errors/engine-error.js';
-import { buildArgs, cacheImages, imageNames, labels, parsed, ulimits } from '../api/build-query.js';
+import { internal, invalid } from '../../errors/engine-error.js';
+import { parsePlatform } from '../../registry/platform.js';
+import {
+  buildArgs,
+  buildOutputs,
+  cacheImages,
+  imageNames,
+  labels,
+  ulimits,
+  type QueryOutput,
+} from '../api/build-query.js';
 import type { Query } from '../query.js';
+import { isExporter, isImage, noExporter } from './exporters.js';
 import { type SolveRequest, SolveRequestSchema } from './proto/gen/control_pb.js';
 
 const CLIENT = 'client-session';
@@ -15,13 +25,13 @@ export interface Order {
   readonly context: string | undefined;
 }
 
-/** @throws EngineError invalid for what cannot be read. */
+/** @throws EngineError invalid for what cannot be read; internal for an output that cannot be had. */
 export function solveRequest(query: Query, { ref, context }: Order): SolveRequest {
   const output = outputOf(query);
+  for (const platform of query.text('platform').split(',')) if (platform !== '') parsePlatform(platform);
   const { type, attrs } = output ?? { type: 'moby', attrs: {} };
   const names = imageNames(query);
-  const isImage = type === 'moby' || type === 'image';
-  const named = isImage && names.length > 0 ? { name: names.join(',') } : {};
+  const named = isImage(type) && names.length > 0 ? { name: names.join(',') } : {};
   return create(SolveRequestSchema, {
     ref,
     frontend: FRONTEND,
@@ -34,7 +44,7 @@ export function solveRequest(query: Query, { ref, context }: Order): SolveReques
 
 /** Returns whether the result is an image in the store, whose ID is told. */
 export function makesImage(query: Query): boolean {
-  return outputOf(query) === undefined;
+  return isImage(outputOf(query)?.type ?? 'moby');
 }
 
 function* frontendAttrs(query: Query, context: string | undefined): Generator<[string, string]> {
@@ -78,17 +88,13 @@ function csvField(text: string): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Returns what clients before several outputs say of theirs; undefined: an image in the store. */
-function outputOf(query: Query): { readonly type: string; readonly attrs: Record<string, string> } | undefined {
-  const text = query.text('outputs');
-  const value = text === '' ? [] : (parsed(text, 'outputs') ?? []);
-  if (!Array.isArray(value)) throw invalid('error reading outputs: not a list');
-  if (value.length > 1) throw notImplemented('multiple outputs not supported');
-  if (value.length === 0) return undefined;
-  const { Type, Attrs } = (value[0] ?? {}) as { readonly Type?: unknown; readonly Attrs?: unknown };
-  const attrs = Object.entries(Attrs ?? {}) as [string, unknown][];
-  const isText = (entry: [string, unknown]): entry is [string, string] => typeof entry[1] === 'string';
-  if (typeof Type !== 'string' || !attrs.every(isText))
-    throw invalid('error reading outputs: an output has a type and attributes');
-  return { type: Type, attrs: Object.fromEntries(attrs) };
+/**
+ * Returns what the client wants of the build; undefined: an image in the store.
+ * @throws EngineError internal for what this version of the builder cannot give, in dockerd's words.
+ */
+function outputOf(query: Query): QueryOutput | undefined {
+  const [output, ...others] = buildOutputs(query);
+  if (others.length > 0) throw internal('multiple outputs not supported');
+  if (output !== undefined && output.type !== 'cacheonly' && !isExporter(output.type)) throw noExporter(output.type);
+  return output;
 }

@@ -12,6 +12,8 @@ import { parseReference, type ImageReference } from '../../images/reference.js';
 /** Exporters whose result goes to the client. */
 const CLIENT: ReadonlySet<string> = new Set(['local', 'tar', 'oci', 'docker']);
 
+const MAX_SHOWN_CHARS = 200;
+
 const NO_ATTESTATIONS =
   'attestations are kept in the index of an image, which the store does not have: push the image (--push), ' +
   'or have it written (--output type=oci,dest=FILE)';
@@ -42,7 +44,7 @@ export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: Expor
     if (exporter.attest !== undefined && !canAttest(exporter)) throw invalid(NO_ATTESTATIONS);
     if (exporter.attest !== undefined) statementPrefix(attrs);
     if (isImage(type)) return imageOutputs(build, exporter, parts);
-    if (!CLIENT.has(type)) throw internal(`exporter "${type}" could not be found`);
+    if (!CLIENT.has(type)) throw noExporter(type);
     const taking = <T extends readonly unknown[]>(send: (...results: T) => Promise<void>) => {
       return (...results: T): Promise<void> => {
         build.taken.add(index);
@@ -79,8 +81,17 @@ export function imageNames(request: SolveRequest): ImageName[] {
   return exportersOf(request).flatMap(({ type, attrs }) => (isImage(type) ? namesOf(attrs) : []));
 }
 
-function isImage(type: string): boolean {
+/** Tells whether the result is an image in the store or in a registry. */
+export function isImage(type: string): boolean {
   return type === 'moby' || type === 'image';
+}
+
+export function isExporter(type: string): boolean {
+  return isImage(type) || CLIENT.has(type);
+}
+
+export function noExporter(type: string): Error {
+  return internal(`exporter ${JSON.stringify(type.slice(0, MAX_SHOWN_CHARS))} could not be found`);
 }
 
 /** An image goes into the store, and from there to its registry; one that the store cannot keep goes there at once. */

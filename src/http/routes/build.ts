@@ -6,7 +6,15 @@ import { forbidden, invalid, isEngineError } from '../../errors/engine-error.js'
 import type { BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
 import { credentialsOf } from '../../registry/credentials.js';
 import { buildLine } from '../api/build-progress.js';
-import { buildArgs, cacheImages, imageNames, labels, requireBuilder, ulimits } from '../api/build-query.js';
+import {
+  buildArgs,
+  buildOutputs,
+  cacheImages,
+  imageNames,
+  labels,
+  requireBuilder,
+  ulimits,
+} from '../api/build-query.js';
 import { BuildReply } from '../build-reply.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
@@ -126,6 +134,8 @@ class BuildLines {
 
 function optionsOf(x: Exchange): Options {
   const { query } = x;
+  // The classic builder makes an image whatever they say, and refuses only what cannot be read, as dockerd's does.
+  if (x.atLeast(1, 40)) buildOutputs(query);
   const limit = (key: string): number => query.integer(key) ?? 0;
   const flagged = (key: string): boolean => query.flag(key);
   return {
