@@ -60,7 +60,7 @@ export function ulimits(query: Query): Ulimit[] {
   });
 }
 
-/** What a client wants of a build, as exporters of BuildKit are asked for. */
+/** An output that a client wants, as exporters of BuildKit are asked for. */
 export interface QueryOutput {
   /** Empty when the client names none. */
   readonly type: string;

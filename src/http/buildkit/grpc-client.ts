@@ -17,6 +17,11 @@ import { decode, encode, failedCall, frame, FrameReader, GrpcCode } from './grpc
 const STREAM_WINDOW_BYTES = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES = 8 * 1024 * 1024;
 const MAX_FRAME_BYTES = 1024 * 1024;
+/**
+ * Paths and patterns that a build reads travel as metadata: thousands of them in a large ignore file. Clients take a
+ * mebibyte, which they say in their settings; Node would send no more than 64 KiB.
+ */
+const MAX_METADATA_BYTES = 1024 * 1024;
 /** Longer texts of errors are cut off. */
 const MAX_ERROR_CHARS = 8192;
 
@@ -38,6 +43,7 @@ export class GrpcClient {
   constructor(connection: Duplex) {
     this.#session = connect('http://localhost', {
       createConnection: () => connection,
+      maxSendHeaderBlockLength: MAX_METADATA_BYTES,
       settings: { initialWindowSize: STREAM_WINDOW_BYTES, maxFrameSize: MAX_FRAME_BYTES, enablePush: false },
     });
     this.#session.on('error', () => undefined);
