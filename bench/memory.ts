@@ -5,7 +5,7 @@ import type { Measure } from './measure.js';
 import { residentBytes } from './resident-memory.js';
 
 const CONTAINERS = 50;
-const SETTLE_MS = 2000;
+const SETTLE_MS = 7000;
 
 export const memory: Measure = {
   name: 'memory',

@@ -149,13 +149,17 @@ const { outputFiles } = await build({
 });
 const [{ path: programPath, contents }] = outputFiles;
 writeFileSync(programPath, contents);
+// As a CommonJS module it runs, and resets V8's flags, before Node loads anything for it.
+writeFileSync(join(outdir, 'package.json'), '{"type":"commonjs"}\n');
 await build({
   ...common,
   entryPoints: { main: compiled('main.js') },
   outdir,
-  format: 'esm',
+  format: 'cjs',
   external: ['koffi'],
   plugins: [mainParts(programPath)],
+  define: { 'import.meta.url': 'mainUrl' },
+  banner: { js: "const mainUrl = require('node:url').pathToFileURL(__filename).href;" },
 });
 
 /**

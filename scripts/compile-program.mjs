@@ -8,5 +8,6 @@ import { pathToFileURL } from 'node:url';
 import { compileProgram } from '../dist/src/held-program.js';
 
 setFlagsFromString('--max-semi-space-size=0');
+setFlagsFromString('--initial-heap-size=0');
 const { code, file } = await compileProgram(pathToFileURL(process.argv[2]));
 writeFileSync(file, code);

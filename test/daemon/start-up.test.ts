@@ -353,11 +353,11 @@ test('V8 takes the code that the build kept; without it, and with other code, th
   );
   const text = await readFile(main, 'utf8');
   const flags = / node (--.*) "\$0"/.exec(text)?.[1]?.split(' ') ?? [];
-  const [, reset = ''] = /setFlagsFromString\("(.*?)"\)/.exec(text) ?? [];
+  const resets = [...text.matchAll(/setFlagsFromString\)\("(.*?)"\)/g)].map(([, flag]) => flag);
   const load = `
     const { readFileSync } = require('node:fs');
     const [script, code] = process.argv.slice(1);
-    require('node:v8').setFlagsFromString('${reset}');
+    for (const flag of ${JSON.stringify(resets)}) require('node:v8').setFlagsFromString(flag);
     const cachedData = readFileSync(code);
     const { Script } = require('node:vm');
     console.log(new Script(readFileSync(script, 'latin1'), { cachedData }).cachedDataRejected);`;

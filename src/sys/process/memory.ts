@@ -21,7 +21,7 @@ let collect: (() => void) | undefined;
 
 /** How often it is looked at, and how much memory must have been added for a release to be worth its while. */
 const CHECK_MS = 10_000;
-const AFTER_START_MS = 1000;
+const AFTER_START_MS = 5000;
 const WORTHWHILE = 1.1;
 
 /**
@@ -35,7 +35,7 @@ export function releaseWhenIdle(isIdle: () => boolean): () => void {
     releaseMemory();
     smallest = process.memoryUsage.rss();
   };
-  // The start itself is the first busy time.
+  // The start itself is the first busy time. Clients often come at once, and a daemon that soon ends needs no release.
   const first = setTimeout(check, AFTER_START_MS).unref();
   const timer = setInterval(check, CHECK_MS).unref();
   return () => {
@@ -49,6 +49,8 @@ function releaseMemory(): void {
   if (!collect) {
     setFlagsFromString('--expose-gc');
     collect = runInNewContext('gc') as () => void;
+    // V8 refuses the kept code of Node's modules as long as the flag is set.
+    setFlagsFromString('--no-expose-gc');
   }
   collect();
   mallocTrim(0);
