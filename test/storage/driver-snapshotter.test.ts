@@ -3,7 +3,8 @@
  * with snapshots that are differences and with whole trees, and what a killed process leaves in the supervisor.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readlinkSync, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readlinkSync, renameSync, rmSync, unlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -42,6 +43,43 @@ test('a process that is killed leaves whole layers, and no snapshot that nothing
 });
 
 testDriver(snapshotterRow(snapshots), {}, others);
+
+test('a copy of a data root is refused while one supervisor serves both, and a moved one is not', async () => {
+  const h = new DriverHarness(snapshotterRow(snapshots));
+  const [original, copy, moved] = ['original', 'copy', 'moved'].map((name) => join(h.temp, name));
+  assert.ok(original && copy && moved);
+  const store = await h.open('original');
+  await store.load();
+  const top = await h.addLayers(store, [[{ path: 'a', content: 'a' }]]);
+  await store.createWritable('of-both', top);
+  await store.close();
+  const lease = readlinkSync(join(original, 'lease'));
+  const before = await snapshots.held(lease);
+  execFileSync('cp', ['-a', original, copy]);
+  const refused = async (name: string): Promise<void> => {
+    const again = await h.open(name);
+    await assert.rejects(again.load(), { kind: 'unavailable', code: 'DATA_ROOT_COPIED' });
+    await again.close();
+  };
+  await refused('copy');
+  // So it is with a snapshot of a file system, where both directories have the same inode.
+  unlinkSync(join(copy, 'identity'));
+  await refused('copy');
+  assert.deepEqual(await snapshots.held(lease), before);
+
+  renameSync(original, moved);
+  const again = await h.open('moved');
+  assert.deepEqual((await again.load()).removed, []);
+  await again.close();
+  rmSync(copy, { recursive: true });
+  execFileSync('cp', ['-a', moved, copy]);
+  rmSync(moved, { recursive: true });
+  await refused('copy');
+  unlinkSync(join(copy, 'identity'));
+  const confirmed = await h.newStore('copy');
+  await h.mounted(confirmed, 'of-both', top, (root) => assert.ok(readdirSync(root).includes('a')));
+  await h.close();
+});
 
 test('the supervisor may have its files on another file system', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'storage-'));

@@ -4,6 +4,7 @@
  * metadata of its directory, so a crash cannot leave it empty.
  */
 import { readlinkSync } from 'node:fs';
+import { rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** In the directory of the store: the snapshotter that has its files. */
@@ -12,8 +13,11 @@ export const SNAPSHOTTER_LINK = 'snapshotter';
 /** In the directory of the store: the lease that holds its snapshots. */
 export const LEASE_LINK = 'lease';
 
-/** In the directory of the store: its own path, by which it is noticed when the data root was moved or copied. */
+/** In the directory of the store: its own path, by which it is noticed when the data root was moved. */
 export const ROOT_LINK = 'root';
+
+/** In the directory of the store: which directory it is (copies.ts), by which it is noticed when it was copied. */
+export const IDENTITY_LINK = 'identity';
 
 /**
  * Directory in that of the store, with the links of a snapshot without files. What has no image stands on it, and with
@@ -42,4 +46,12 @@ export function textOf(directory: string, link: string): string | undefined {
     if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EINVAL') return undefined;
     throw error;
   }
+}
+
+/** Sets the text of a link, at once or not at all. */
+export async function setText(directory: string, link: string, text: string): Promise<void> {
+  const next = join(directory, `${link}.new`);
+  await rm(next, { force: true });
+  await symlink(text, next);
+  await rename(next, join(directory, link));
 }

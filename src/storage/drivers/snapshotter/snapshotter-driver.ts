@@ -6,6 +6,7 @@
  *
  *   snapshotter, lease, root          links whose texts are the name of the snapshotter, that of the lease, and the
  *                                     path of the store
+ *   identity                          a link whose text no copy of the directory has
  *   base/                             the snapshot without files that containers without an image stand on
  *   layers/<name>/{snapshot,files}    links: the name of the snapshot, the directory of its files
  *   writable/<id>/{snapshot,files}    the same of a container; `merged` is where its root file system is mounted
@@ -29,13 +30,23 @@ import { DifferencesForm } from './differences.js';
 import { filesOf, type SnapshotForm } from './form.js';
 import { type HeldSnapshots, withoutSnapshotter } from './held-snapshots.js';
 import { ownBytes } from './own-bytes.js';
-import { BASE, FILES_LINK, LEASE_LINK, MERGED, ROOT_LINK, SNAPSHOT_LINK, SNAPSHOTTER_LINK, textOf } from './places.js';
+import {
+  BASE,
+  FILES_LINK,
+  IDENTITY_LINK,
+  LEASE_LINK,
+  MERGED,
+  ROOT_LINK,
+  SNAPSHOT_LINK,
+  SNAPSHOTTER_LINK,
+  textOf,
+} from './places.js';
 import { startStore } from './start.js';
 import { TreesForm } from './trees.js';
 
 export const SNAPSHOTTER_STORE: StoreKind = {
   name: 'supervisor-snapshotter',
-  ownPlaces: [BASE, LEASE_LINK, ROOT_LINK, SNAPSHOTTER_LINK],
+  ownPlaces: [BASE, IDENTITY_LINK, LEASE_LINK, ROOT_LINK, SNAPSHOTTER_LINK],
   counting: {
     prepare: () => undefined,
     own: ownBytes,

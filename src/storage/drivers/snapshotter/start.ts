@@ -10,6 +10,7 @@ import type { SnapshotMount, Snapshots } from '../../../ports/snapshots.js';
 import { syncDirectory } from '../../../sys/files/durable-file.js';
 import type { Layout } from '../../layers/layout.js';
 import { randomName } from '../../random-name.js';
+import { refuseCopy } from './copies.js';
 import { filesOf, type FormName, formOf } from './form.js';
 import { HeldSnapshots } from './held-snapshots.js';
 import {
@@ -18,6 +19,7 @@ import {
   FORM_LINK,
   LEASE_LINK,
   ROOT_LINK,
+  setText,
   SNAPSHOT_LINK,
   SNAPSHOTTER_LINK,
   textOf,
@@ -32,12 +34,13 @@ export interface StartedStore {
 
 /**
  * @throws EngineError unavailable when the supervisor does not know the lease of a store that has data, or has no
- * such snapshotter, or one of another form.
+ * such snapshotter, or one of another form; also for a copy of a data root that is served by the same supervisor.
  */
 export async function startStore(layout: Layout, snapshots: Snapshots): Promise<StartedStore> {
   const { lease, holds } = await findLease(layout, snapshots);
   const held = new HeldSnapshots(snapshots, lease, holds);
   const there = await snapshots.names();
+  await refuseCopy(layout.root, held, there);
   const base = join(layout.root, BASE);
   if (!there.has(textOf(base, SNAPSHOT_LINK) ?? '')) await makeBase(layout, held);
   if (textOf(layout.root, SNAPSHOTTER_LINK) === undefined)
@@ -46,7 +49,7 @@ export async function startStore(layout: Layout, snapshots: Snapshots): Promise<
   const isMoved = textOf(layout.root, ROOT_LINK) !== layout.root;
   await renewPath(base, held, { isActive: false, isMoved });
   const { wanted, repaired, warnings } = await compare(layout, held, there, isMoved);
-  if (isMoved) await replaceLink(layout.root, ROOT_LINK, layout.root);
+  if (isMoved) await setText(layout.root, ROOT_LINK, layout.root);
   const orphans = holds.filter((name) => !wanted.has(name));
   try {
     if (orphans.length > 0) {
@@ -171,12 +174,5 @@ async function renewPath(
   // After a copy the files of the first data root may still be there.
   if (!isMoved && before !== undefined && existsSync(before)) return;
   const files = filesOf(await (isActive ? held.mounts(name) : held.look(name)));
-  if (files !== undefined && files !== before) await replaceLink(directory, FILES_LINK, files);
-}
-
-async function replaceLink(directory: string, link: string, text: string): Promise<void> {
-  const next = join(directory, `${link}.new`);
-  await rm(next, { force: true });
-  await symlink(text, next);
-  await rename(next, join(directory, link));
+  if (files !== undefined && files !== before) await setText(directory, FILES_LINK, files);
 }
