@@ -7,13 +7,16 @@
  * threads have one text with all their tasks, and rarely used packages are texts within the bundle.
  */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const outdir = join(root, 'dist', 'bundle');
+/** A daemon that starts and ends takes less than a second of processor time. */
+const REHEARSAL_MS = 120_000;
 const compiled = (path) => join(root, 'dist', 'src', path);
 const common = {
   bundle: true,
@@ -175,6 +178,24 @@ const start = `exec env ${options}ENGINED_SOFT_NOFILE="$(ulimit -Sn)" node ${fla
 writeFileSync(main, ['#!/bin/sh', `':' //; ${start}`, ...lines].join('\n'));
 chmodSync(main, 0o755);
 
-// V8 takes the code only with the flags with which the daemon runs.
-const compile = [...flags.split(' '), join(root, 'scripts', 'compile-program.mjs'), programPath];
-execFileSync(process.execPath, compile, { stdio: ['ignore', 'inherit', 'inherit'] });
+compileProgram();
+
+/**
+ * Has V8's code of the program kept. What runs for that is root only in its own user namespace, so that it cannot
+ * change this machine, and its processes end with it. Where that is not allowed, nothing runs and less code is kept.
+ */
+function compileProgram() {
+  // V8 takes the code only with the flags with which the daemon runs.
+  const compile = [process.execPath, ...flags.split(' '), join(root, 'scripts', 'compile-program.mjs'), programPath];
+  const apart = ['--map-root-user', '--net', '--mount', '--mount-proc', '--pid', '--fork', '--kill-child'];
+  const directory = mkdtempSync(join(tmpdir(), 'engined-build-'));
+  try {
+    const env = { PATH: `${process.env.PATH}:/usr/sbin:/sbin` };
+    execFileSync('unshare', [...apart, ...compile, directory], { env, stdio: 'ignore', timeout: REHEARSAL_MS });
+  } catch ({ message }) {
+    console.warn(`the daemon was not run to keep its code, so a start will take some 50 ms more: ${message}`);
+    execFileSync(compile[0], compile.slice(1), { stdio: ['ignore', 'inherit', 'inherit'] });
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}

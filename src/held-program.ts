@@ -19,11 +19,20 @@ export function loadProgram(url: URL): Program {
   return run(url, existsSync(code) ? readFileSync(code) : undefined).program;
 }
 
-/** Loads the script at `url` and all parts of the daemon, and returns V8's code of them and the place to keep it. */
-export async function compileProgram(url: URL): Promise<{ code: Buffer; file: URL }> {
+/** A program that was compiled anew, for the build. */
+export interface CompiledProgram {
+  readonly program: Program;
+  /** Where V8's code is to be kept. */
+  readonly file: URL;
+  /** Returns V8's code of all functions that have run by now. */
+  code(): Buffer;
+}
+
+/** Compiles the script at `url`, whatever code is kept, and loads all parts of the daemon. */
+export async function compileProgram(url: URL): Promise<CompiledProgram> {
   const { program, script } = run(url, undefined);
   await program.loadDaemon();
-  return { code: script.createCachedData(), file: codeUrl(url) };
+  return { program, file: codeUrl(url), code: () => script.createCachedData() };
 }
 
 function run(url: URL, code: Buffer | undefined): { program: Program; script: Script } {
