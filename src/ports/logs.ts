@@ -17,6 +17,34 @@ export interface LogReadOptions {
   readonly multiplexed: boolean;
 }
 
+/** A place in the files of a log: so many bytes of the file with this inode number. */
+export interface LogPlace {
+  readonly file: number;
+  readonly offset: number;
+}
+
+/** How much of what it was given a log has in its files. */
+export interface LogProgress {
+  /** The records before it are of the bytes that are taken, the records behind it of later ones. */
+  readonly place: LogPlace;
+  /** So many bytes of each stream since it was opened, up to the end of a line, or of a piece of a long one. */
+  readonly taken: Readonly<Record<StreamName, number>>;
+  /** When this has changed, the progress counts from a new place: records behind earlier ones cannot be counted. */
+  readonly epoch: number;
+}
+
+/** Tells somebody who keeps the input of a log when it is in the files. */
+export interface LogLedger {
+  progress(): LogProgress;
+  /** Calls back at each progress, in the same turn, before anything else is written. There is one listener. */
+  onProgress(callback: () => void): void;
+  /** Returns how many of these bytes the files have, which are the ones that follow a noted place. */
+  loggedSince(
+    place: LogPlace,
+    bytes: Readonly<Record<StreamName, Buffer>>,
+  ): Promise<Readonly<Record<StreamName, number>>>;
+}
+
 /** The log of one container, open while it runs. */
 export interface ContainerLog {
   /** Path for inspect, '' when the driver has none. */
@@ -26,6 +54,8 @@ export interface ContainerLog {
    * them.
    */
   readonly droppedLines: number;
+  /** Undefined when lines may be lost on purpose, or go elsewhere than into files. */
+  readonly ledger?: LogLedger | undefined;
   /**
    * Takes raw output, in any pieces. Returns false when the writer is behind: stop reading the FIFO until `drain`.
    * Partial lines are joined up to 16 KiB.

@@ -1,6 +1,8 @@
 /** Contract of the container supervisor (containerd): containers, tasks, processes and their events. */
 import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
 import type { Owner } from './id-maps.js';
+import type { LogLedger } from './logs.js';
 import type { Snapshots } from './snapshots.js';
 
 /** A JSON object of the OCI runtime specification. */
@@ -148,16 +150,30 @@ export interface SupervisorProcess {
   onState(listener: (state: 'ready' | 'degraded', reason?: string) => void): () => void;
 }
 
+/** Holds what was read of the outputs of a process where it outlives this daemon. */
+export interface OutputSpool {
+  /**
+   * Keeps the outputs until the log has them. Call it before they are read: they first yield what an earlier daemon
+   * had read, and the log has not.
+   * @throws EngineError when the log cannot be read.
+   */
+  begin(ledger: LogLedger): Promise<void>;
+  /** Forgets what is kept: the log has it. */
+  remove(): void;
+}
+
 /** The daemon's ends of a process's FIFOs. */
 export interface ProcessStdio {
   readonly paths: StdioPaths;
   /** Open from before the task is created until its writer is gone ('end'). Undefined if it is not wanted. */
-  readonly stdout: Socket | undefined;
-  readonly stderr: Socket | undefined;
+  readonly stdout: Readable | undefined;
+  readonly stderr: Readable | undefined;
+  /** Keeps what was read of them until it is logged. Undefined when they are of a process whose output is not kept. */
+  readonly spool?: OutputSpool | undefined;
   /** Opens the write end; call it after tasks.Create (init) or tasks.Start (exec). */
   openStdin(): Promise<Socket | undefined>;
-  /** Resolves when stdout and stderr ended, or after the timeout. */
-  drained(timeoutMs: number): Promise<void>;
+  /** Resolves with true when stdout and stderr have ended, with false when they have not within this time. */
+  drained(timeoutMs: number): Promise<boolean>;
   /** Destroys what is open and removes the FIFOs. Idempotent. */
   close(): Promise<void>;
 }

@@ -6,12 +6,14 @@ import { closeSync, constants, mkdirSync, openSync, rmdirSync, rmSync } from 'no
 import { rm, rmdir } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { basename, dirname, join } from 'node:path';
-import { finished } from 'node:stream';
+import { finished, type Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { internal, messageOf, unavailable } from '../errors/engine-error.js';
-import type { ProcessStdio, StdioPaths } from '../ports/supervisor.js';
+import type { OutputSpool, ProcessStdio, StdioPaths } from '../ports/supervisor.js';
 import type { DescriptorKeeper } from '../sys/process/descriptor-keeper.js';
 import { makeFifo, openFifoReader, openFifoWriter } from './fifo.js';
+import { FifoOutput } from './fifo-output.js';
+import { FileSpool, removeSpool } from './output-spool.js';
 
 // The shim opens its end within the Create or Start call; these cover a slow one.
 const STDIN_RETRY_MS = 5;
@@ -25,8 +27,15 @@ export interface StdioRequest {
   readonly stderr: boolean;
   /** With a terminal there is no separate stderr: everything comes on stdout. */
   readonly terminal: boolean;
+  /** The output can be kept until it is logged. */
+  readonly kept?: KeptOutput;
+}
+
+export interface KeptOutput {
   /** Told when the FIFOs are removed. */
-  readonly onClose?: () => void;
+  readonly onClose: () => void;
+  /** Told when what is read cannot be kept any more; it is read all the same. */
+  readonly onUnkept: (error: unknown) => void;
 }
 
 /**
@@ -46,14 +55,15 @@ export function createStdio(request: StdioRequest): ProcessStdio {
   };
   if (!hasOutput) return new FifoStdio(paths, undefined, undefined);
 
-  const readers: Socket[] = [];
-  const open = (fifo: string): Socket | undefined => {
-    const reader = openReader(fifo);
+  const readers: Readable[] = [];
+  const open = (fifo: string): Readable | undefined => {
+    const reader = openReader(fifo, (path): Readable => (request.kept ? new FifoOutput(path) : openFifoReader(path)));
     if (reader) readers.push(reader);
     return reader;
   };
   try {
     mkdirSync(dir, { recursive: true, mode: 0o700 });
+    if (request.kept) removeSpool(dir);
     for (const fifo of pathsOf(paths)) makeNewFifo(fifo);
     const stdout = open(paths.stdout);
     const stderr = open(paths.stderr);
@@ -69,15 +79,18 @@ export function createStdio(request: StdioRequest): ProcessStdio {
 
 /**
  * Opens the FIFOs of a process that is already running, after a restart of the daemon. A FIFO that is gone yields no
- * stream. For a process that has exited no 'end' ever comes: `readRest` is for these.
+ * stream.
+ * @param isEnded it has exited: then its output ends also if the last writer was gone before.
  */
-export function reopenStdio(paths: StdioPaths, onClose?: () => void): ProcessStdio {
-  const all = { stdout: true, stderr: true, ...(onClose === undefined ? {} : { onClose }) };
-  return new FifoStdio(paths, openReader(paths.stdout, 'if-present'), openReader(paths.stderr, 'if-present'), all);
+export function reopenStdio(paths: StdioPaths, kept?: KeptOutput, isEnded = false): ProcessStdio {
+  const open = (path: string): FifoOutput => new FifoOutput(path, isEnded);
+  const stdout = openReader(paths.stdout, open, 'if-present');
+  const stderr = openReader(paths.stderr, open, 'if-present');
+  return new FifoStdio(paths, stdout, stderr, { stdout: true, stderr: true, ...(kept && { kept }) });
 }
 
 /**
- * Has the outputs of a process kept: what is in them outlives the daemon and the process, to be read by `readRest`.
+ * Has the outputs of a process kept: what is in them outlives the daemon and the process.
  * @throws EngineError when nobody can keep them.
  */
 export async function keepOutputs(keeper: DescriptorKeeper, { stdout, stderr }: StdioPaths): Promise<void> {
@@ -105,24 +118,32 @@ function keptName(stdout: string): string {
 
 class FifoStdio implements ProcessStdio {
   readonly paths: StdioPaths;
-  readonly stdout: Socket | undefined;
-  readonly stderr: Socket | undefined;
-  readonly #readers: readonly Socket[];
+  readonly stdout: Readable | undefined;
+  readonly stderr: Readable | undefined;
+  readonly spool: OutputSpool | undefined;
+  readonly #readers: readonly Readable[];
   #stdin: Socket | undefined;
   #isClosed = false;
-  readonly #onClose: (() => void) | undefined;
+  readonly #kept: KeptOutput | undefined;
 
   constructor(
     paths: StdioPaths,
-    stdout: Socket | undefined,
-    stderr: Socket | undefined,
-    wanted: Pick<StdioRequest, 'stdout' | 'stderr' | 'onClose'> = { stdout: true, stderr: true },
+    stdout: Readable | undefined,
+    stderr: Readable | undefined,
+    wanted: Pick<StdioRequest, 'stdout' | 'stderr' | 'kept'> = { stdout: true, stderr: true },
   ) {
     this.paths = paths;
-    this.#onClose = wanted.onClose;
+    this.#kept = wanted.kept;
     this.stdout = wanted.stdout ? stdout : undefined;
     this.stderr = wanted.stderr ? stderr : undefined;
     this.#readers = [stdout, stderr].filter((reader) => reader !== undefined);
+    if (wanted.kept) {
+      const outputs = {
+        ...(stdout instanceof FifoOutput && { stdout }),
+        ...(stderr instanceof FifoOutput && { stderr }),
+      };
+      this.spool = new FileSpool(dirname(paths.stdout), outputs, wanted.kept.onUnkept);
+    }
   }
 
   async openStdin(): Promise<Socket | undefined> {
@@ -142,7 +163,7 @@ class FifoStdio implements ProcessStdio {
     return undefined;
   }
 
-  async drained(timeoutMs: number): Promise<void> {
+  async drained(timeoutMs: number): Promise<boolean> {
     const timeout = new AbortController();
     const ends = this.#readers.map(
       (reader) =>
@@ -154,14 +175,16 @@ class FifoStdio implements ProcessStdio {
     const timer = setTimeout(() => timeout.abort(), timeoutMs);
     await Promise.all(ends);
     clearTimeout(timer);
+    return !timeout.signal.aborted;
   }
 
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const socket of [this.#stdin, ...this.#readers]) socket?.destroy();
+    for (const stream of [this.#stdin, ...this.#readers]) stream?.destroy();
+    this.spool?.remove();
     await removeFifos(this.paths);
-    this.#onClose?.();
+    this.#kept?.onClose();
   }
 }
 
@@ -176,10 +199,14 @@ function makeNewFifo(path: string): void {
   }
 }
 
-function openReader(path: string, presence: 'required' | 'if-present' = 'required'): Socket | undefined {
+function openReader<T extends Readable>(
+  path: string,
+  open: (path: string) => T,
+  presence: 'required' | 'if-present' = 'required',
+): T | undefined {
   if (path === '') return undefined;
   try {
-    return openFifoReader(path);
+    return open(path);
   } catch (error) {
     if (presence === 'if-present' && errnoOf(error) === 'ENOENT') return undefined;
     throw unavailable(`cannot open the output of the process: ${messageOf(error)}`, { cause: error });

@@ -24,8 +24,8 @@ export interface StdioFactory {
   }): Promise<ProcessStdio>;
   /** Opens the FIFOs of a process that went on without the daemon; they are kept further. */
   reopen(paths: StdioPaths): Promise<ProcessStdio>;
-  /** Yields what a process that ended without the daemon left in a FIFO. */
-  rest(path: string): AsyncIterable<Buffer>;
+  /** Opens the FIFOs of a process that ended without the daemon: the streams end behind what it left there. */
+  reopenEnded(paths: StdioPaths): Promise<ProcessStdio>;
 }
 
 /** The files that the daemon keeps for a container and mounts into it. */

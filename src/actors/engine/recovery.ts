@@ -54,7 +54,9 @@ export async function recoverContainers({
   const known = new Set([...found.map(({ id }) => id), ...damaged.map(({ id }) => id)]);
   const idle = new Set(inputs.flatMap(({ phase, record }) => (phase === 'idle' ? [record.id] : [])));
   await recoverOutput(inputs, ios, log);
-  await removeStaleStreams(ioRoot, new Set(taskById.keys())).catch((error: unknown) =>
+  // Those of containers that have just ended go when the last output is logged.
+  const ended = inputs.flatMap(({ phase, record }) => (phase === 'exited' ? [record.id] : []));
+  await removeStaleStreams(ioRoot, new Set([...taskById.keys(), ...ended])).catch((error: unknown) =>
     log.error({ err: error }, 'what is left of the streams of containers is not removed'),
   );
   await containers.adopt(inputs);
@@ -103,7 +105,7 @@ export async function recoverContainers({
   }
 }
 
-/** Logs the last output of containers that have ended meanwhile, before their tasks and FIFOs go. */
+/** Opens the last output of containers that have ended meanwhile. It is logged before their tasks and FIFOs go. */
 async function recoverOutput(inputs: readonly ContainerInput[], ios: ContainerIoRegistry, log: Logger): Promise<void> {
   const ended = inputs.flatMap(({ phase, record }) => (phase === 'exited' ? [record] : []));
   await Promise.all(

@@ -12,12 +12,14 @@ export class Segment {
 
   /**
    * @param size bytes of whole records in it; grows while it is written.
+   * @param inode its number, which tells it from its successors whatever they are called.
    * @param isSealed true when nothing will be added any more.
    */
   constructor(
     readonly fd: number,
     public size: number,
     public isSealed: boolean,
+    readonly inode: number = 0,
   ) {}
 
   get next(): Segment | undefined {

@@ -1,6 +1,6 @@
 /** The log of one running container, kept in files. */
 import { constants } from 'node:fs';
-import type { ContainerLog, LogReadOptions, StreamName } from '../../ports/logs.js';
+import type { ContainerLog, LogLedger, LogReadOptions, StreamName } from '../../ports/logs.js';
 import { DropReport } from './drop-report.js';
 import type { LogFile } from './log-file.js';
 import { openRotated, openSegment } from './log-files.js';
@@ -10,6 +10,7 @@ import { LogWriter } from './log-writer.js';
 import type { LogObserver } from '../observer.js';
 import type { RecordFormat } from '../drivers/record-format.js';
 import type { Segment } from '../reading/segment.js';
+import { loggedSince } from '../reading/logged-since.js';
 
 /** So many blocks are kept for other followers, which are a little behind the first. */
 const SHARED_BLOCKS = 8;
@@ -34,6 +35,9 @@ export class FileLog implements ContainerLog, LiveLog {
   readonly #drops: DropReport;
   #closing: Promise<void> | undefined;
   #isClosed = false;
+  #onProgress: (() => void) | undefined;
+  /** Records cannot be counted where lines are dropped, so there is none then. */
+  readonly ledger: LogLedger | undefined;
   readonly #onClosed: () => void;
 
   constructor(
@@ -63,6 +67,7 @@ export class FileLog implements ContainerLog, LiveLog {
       },
       options,
     );
+    this.ledger = options.maxBufferBytes === undefined ? this.#ledger() : undefined;
   }
 
   get droppedLines(): number {
@@ -134,7 +139,17 @@ export class FileLog implements ContainerLog, LiveLog {
     return files ? { ...files, end: files.segment.size } : openFiles(this.file.path, this.observer);
   }
 
+  #ledger(): LogLedger {
+    return {
+      progress: () => this.#writer.progress,
+      onProgress: (callback) => (this.#onProgress = callback),
+      loggedSince: (place, bytes) =>
+        loggedSince(place, bytes, { path: this.file.path, segment: this.file.segment, format: this.format }),
+    };
+  }
+
   #advanced(): void {
+    this.#onProgress?.();
     if (this.file.segment !== this.#newest) {
       this.#rotatedAway = [...this.#rotatedAway, this.#newest].filter(({ isHeld }) => isHeld);
       this.#newest = this.file.segment;

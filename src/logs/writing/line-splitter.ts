@@ -18,6 +18,11 @@ export class LineSplitter {
     return this.#pendingLength === 0 && this.#ordinal === 0;
   }
 
+  /** True when all that was taken has been passed on. */
+  get isEmpty(): boolean {
+    return this.#pendingLength === 0;
+  }
+
   /**
    * Passes on at most one line or piece, and returns how far the chunk was taken. A part that is neither complete nor
    * long enough is kept for the next chunk.

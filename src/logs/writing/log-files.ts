@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { open, readdir, rm, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { open as openCallback, fstat as fstatCallback } from 'node:fs';
+import { closeSync, fstat as fstatCallback, open as openCallback } from 'node:fs';
 import { promisify } from 'node:util';
 import { lastTimeOf, unpack } from './gzip.js';
 import { Segment } from '../reading/segment.js';
@@ -15,12 +15,11 @@ const fstat = promisify(fstatCallback);
 /** Opens a file as a segment; it is created if it is missing. */
 export async function openSegment(path: string, flags: number, mode?: number): Promise<Segment> {
   const fd = await openFd(path, flags, mode);
-  const segment = new Segment(fd, 0, false);
   try {
-    segment.size = (await fstat(fd)).size;
-    return segment;
+    const { size, ino } = await fstat(fd);
+    return new Segment(fd, size, false, ino);
   } catch (error) {
-    segment.release();
+    closeSync(fd);
     throw error;
   }
 }

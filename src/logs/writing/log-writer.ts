@@ -3,7 +3,7 @@
  * write under way at a time. The amount that waits for the disk is bounded: the container's reader is asked to pause
  * or, in non-blocking mode, lines are dropped and counted.
  */
-import type { StreamName } from '../../ports/logs.js';
+import type { LogProgress, StreamName } from '../../ports/logs.js';
 import { wallClockNs } from '../../sys/process/wall-clock.js';
 import { giveBuffer, POOLED_BYTES, takeBuffer } from '../buffer-pool.js';
 import { LineSplitter } from './line-splitter.js';
@@ -27,7 +27,12 @@ interface StreamState {
   readonly splitter: LineSplitter;
   /** The time of the first piece of the current long line; all its pieces carry it. */
   longLineNs: bigint;
+  /** Bytes that were given until now. */
+  givenBytes: number;
 }
+
+/** So many bytes of each stream are in records. */
+type TakenBytes = Record<StreamName, number>;
 
 /** Encoded records; a batch with `isFileStart` begins a new file. */
 interface Batch {
@@ -35,13 +40,17 @@ interface Batch {
   length: number;
   lastTimeNs: bigint;
   isFileStart: boolean;
+  /** With its records, and those before it. */
+  readonly taken: TakenBytes;
 }
 
 export class LogWriter {
   readonly #streams: Readonly<Record<StreamName, StreamState>> = {
-    stdout: { splitter: new LineSplitter(), longLineNs: 0n },
-    stderr: { splitter: new LineSplitter(), longLineNs: 0n },
+    stdout: { splitter: new LineSplitter(), longLineNs: 0n, givenBytes: 0 },
+    stderr: { splitter: new LineSplitter(), longLineNs: 0n, givenBytes: 0 },
   };
+  readonly #taken: TakenBytes = { stdout: 0, stderr: 0 };
+  #progress: LogProgress;
   readonly #queue: Batch[] = [];
   #batch: Batch | undefined;
   /** Size that the current file will have when the queue is written. */
@@ -66,9 +75,15 @@ export class LogWriter {
     options: { readonly lastTimeNs: bigint | undefined; readonly maxBufferBytes: number | undefined },
   ) {
     this.#fileBytes = file.segment.size;
+    this.#progress = { place: placeIn(file), taken: { ...this.#taken }, epoch: 0 };
     this.#lastTimeNs = options.lastTimeNs ?? 0n;
     this.#writtenTimeNs = options.lastTimeNs;
     this.#maxBufferBytes = options.maxBufferBytes;
+  }
+
+  /** Does `LogLedger.progress`. */
+  get progress(): LogProgress {
+    return this.#progress;
   }
 
   /** Does `ContainerLog.write`. */
@@ -76,10 +91,13 @@ export class LogWriter {
     const state = this.#streams[stream];
     const now = this.#now();
     let at = 0;
-    while (at < chunk.length)
+    while (at < chunk.length) {
       at = state.splitter.isAtLineStart
         ? this.#writeLines(stream, state, chunk, at, now)
         : this.#writeLine(stream, state, chunk, at, now);
+      if (state.splitter.isEmpty) this.#took(stream, state.givenBytes + at);
+    }
+    state.givenBytes += chunk.length;
     this.#discardEmptyBatch();
     this.#drain();
     return this.#maxBufferBytes !== undefined || this.#pendingBytes <= PENDING_LIMIT_BYTES;
@@ -111,6 +129,7 @@ export class LogWriter {
       state.splitter.end((source, from, to, piece) =>
         this.#record(stream, source, from, to, piece, piece && piece.ordinal > 1 ? state.longLineNs : now),
       );
+      this.#took(stream, state.givenBytes);
     }
     this.#drain();
     await this.flushed();
@@ -173,10 +192,17 @@ export class LogWriter {
       length: 0,
       lastTimeNs: 0n,
       isFileStart: isFileFull,
+      taken: { ...this.#taken },
     };
     if (isFileFull) this.#fileBytes = 0;
     this.#batch = batch;
     return batch;
+  }
+
+  /** The bytes up to there are in the records of the present batch, and of those before it. */
+  #took(stream: StreamName, bytes: number): void {
+    this.#taken[stream] = bytes;
+    if (this.#batch) this.#batch.taken[stream] = bytes;
   }
 
   /** Gives the empty buffer back, so that a log which waits for the end of a line holds none. */
@@ -225,7 +251,7 @@ export class LogWriter {
       if (first.isFileStart) {
         first.isFileStart = false;
         await this.file.rotate(this.#writtenTimeNs);
-        this.events.advanced();
+        this.#advanced(this.#progress.taken, true);
         continue;
       }
       const next = this.#queue.findIndex((batch, index) => index > 0 && batch.isFileStart);
@@ -239,12 +265,14 @@ export class LogWriter {
   async #append(batches: readonly Batch[]): Promise<void> {
     const records = batches.filter(({ length }) => length > 0).map(({ buffer, length }) => buffer.subarray(0, length));
     const bytes = records.reduce((sum, { length }) => sum + length, 0);
+    let isLost = false;
     try {
       if (bytes > 0) await this.file.append(records);
       this.events.written(bytes);
       this.#isFailing = false;
     } catch (error) {
       // A full disk must not stop the container: lines that the disk refuses are lost, and reported.
+      isLost = true;
       this.events.dropped(records.reduce((sum, record) => sum + this.encoder.count(record), 0));
       if (!this.#isFailing) this.events.failed(error, 'log lines are lost');
       this.#isFailing = true;
@@ -252,8 +280,15 @@ export class LogWriter {
     for (const { buffer } of batches) giveBuffer(buffer);
     this.#pendingBytes -= bytes;
     this.#settledBytes += bytes;
-    this.events.advanced();
+    this.#advanced(batches.at(-1)?.taken ?? this.#progress.taken, isLost);
     this.#settle();
+  }
+
+  /** @param isNew records from here on are counted from here. */
+  #advanced(taken: Readonly<TakenBytes>, isNew: boolean): void {
+    const { epoch } = this.#progress;
+    this.#progress = { place: placeIn(this.file), taken, epoch: isNew ? epoch + 1 : epoch };
+    this.events.advanced();
   }
 
   #settle(): void {
@@ -265,4 +300,8 @@ export class LogWriter {
     this.#onDrained = [];
     for (const callback of callbacks) callback();
   }
+}
+
+function placeIn({ segment: { inode, size } }: LogFile): LogProgress['place'] {
+  return { file: inode, offset: size };
 }

@@ -8,7 +8,7 @@ import { logFailures, type EffectTools } from './tools.js';
 
 /**
  * The output of a dead container may take this long to end, because a process outside its pid namespace may hold the
- * pipe.
+ * pipe. The shim writes into the FIFOs until its task is deleted, and then they end.
  */
 const DRAIN_LIMIT_MS = 5000;
 
@@ -46,6 +46,8 @@ export async function releaseContainer(tools: EffectTools, record: ContainerReco
 
 /** Closes the streams of the run, and removes FIFOs of execs that a killed shim left behind. */
 async function freeStreams({ deps, ios }: EffectTools, id: string): Promise<void> {
-  await ios.get(id).close();
+  const io = ios.get(id);
+  await io.drained(DRAIN_LIMIT_MS);
+  await io.close();
   await removeStreams(deps.ioRoot, id);
 }

@@ -3,6 +3,7 @@
  * events: an actor grants the handle, the routes pump it.
  */
 import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
 import { AttachHub } from '../../../logs/attach/attach-hub.js';
 import type { ContainerLog, StreamName } from '../../../ports/logs.js';
 import type { ProcessStdio, StdioPaths } from '../../../ports/supervisor.js';
@@ -60,43 +61,37 @@ export class ContainerIo {
     const openLog = async (): Promise<ContainerLog> => (this.#log = await this.#openLog(record));
     // The one that is there is closed when the other one fails.
     const [stdio, log] = await allDone([openStdio(), openLog()]);
-    this.#use(stdio, log);
+    await this.#use(stdio, log);
     return { paths: stdio.paths, logPath: log.path, started: () => this.#openStdin(stdio) };
   }
 
   /** Takes up the streams of a container that ran on while the daemon was away. */
   async reopen(record: ContainerRecord, paths: StdioPaths): Promise<void> {
     const [stdio, log] = await Promise.all([this.deps.stdio.reopen(paths), this.#openLog(record, true)]);
-    this.#use(stdio, log);
+    await this.#use(stdio, log);
     await this.#openStdin(stdio);
   }
 
   /**
-   * Logs what a container wrote last, which has ended while the daemon was away. Its FIFOs are kept by others until it
-   * is read.
+   * Goes on with the output of a container that has ended while the daemon was away: what was not logged then is logged
+   * until `drained`. Its FIFOs are kept by others meanwhile.
    */
   async recover(record: ContainerRecord): Promise<void> {
-    const log = await this.#openLog(record, true);
-    const dir = `${this.deps.ioRoot}/${record.id}`;
-    const pass = async (stream: StreamName): Promise<void> => {
-      for await (const piece of this.deps.stdio.rest(`${dir}/${stream}`)) {
-        if (!log.write(stream, piece)) await new Promise<void>((resolve) => log.onceDrained(resolve));
-      }
-    };
-    try {
-      await Promise.all([pass('stdout'), pass('stderr')]);
-    } finally {
-      await this.#end(log);
-    }
+    const path = (name: string): string => `${this.deps.ioRoot}/${record.id}/${name}`;
+    const terminal = record.config.Tty;
+    const paths = { stdin: '', stdout: path('stdout'), stderr: terminal ? '' : path('stderr'), terminal };
+    const [stdio, log] = await Promise.all([this.deps.stdio.reopenEnded(paths), this.#openLog(record, true)]);
+    await this.#use(stdio, log);
   }
 
   #openLog(record: ContainerRecord, isRunning = false): Promise<ContainerLog> {
     return this.deps.logs.open({ ...loggedContainer(record, this.deps.records.dir(record.id)), isRunning });
   }
 
-  #use(stdio: ProcessStdio, log: ContainerLog): void {
+  async #use(stdio: ProcessStdio, log: ContainerLog): Promise<void> {
     this.#stdio = stdio;
     this.#log = log;
+    if (log.ledger) await stdio.spool?.begin(log.ledger);
     if (stdio.stdout) this.#pump('stdout', stdio.stdout, log);
     if (stdio.stderr) this.#pump('stderr', stdio.stderr, log);
   }
@@ -105,7 +100,7 @@ export class ContainerIo {
    * Log and attached clients both get every byte; whoever is behind stops the reading, so that nothing is lost. Clients
    * get no line before the log has it, because it would be missing there if the daemon were killed in between.
    */
-  #pump(stream: StreamName, source: Socket, log: ContainerLog): void {
+  #pump(stream: StreamName, source: Readable, log: ContainerLog): void {
     let behind = 0;
     const waitFor = (whoever: { onceDrained(callback: () => void): void }): void => {
       behind++;
@@ -158,13 +153,17 @@ export class ContainerIo {
     await this.deps.tasks.closeStdin(id).catch(() => undefined);
   }
 
-  /** Waits, up to a limit, until output is read to its end, then ends the log. Attached clients have all of it then. */
+  /**
+   * Waits, up to a limit, until output is read to its end, then ends the log. Attached clients have all of it then. An
+   * output that has not ended goes on until `close`.
+   */
   async drained(timeoutMs: number): Promise<void> {
-    await this.#stdio?.drained(timeoutMs);
-    const log = this.#log;
-    this.#log = undefined;
+    const isOver = await this.#stdio?.drained(timeoutMs);
     this.#stdin?.destroy();
     this.#stdin = undefined;
+    if (isOver === false) return;
+    const log = this.#log;
+    this.#log = undefined;
     if (log) await this.#end(log);
   }
 
@@ -196,8 +195,9 @@ export class ContainerIo {
     this.#log = undefined;
     this.#stdin?.destroy();
     this.#stdin = undefined;
-    await stdio?.close();
+    // All that was read is kept until it is in the log.
     if (log) await this.#end(log);
+    await stdio?.close();
   }
 
   /**
@@ -216,6 +216,7 @@ export class ContainerIo {
       source?.destroy();
     }
     if (log) await this.#end(log);
+    stdio?.spool?.remove();
   }
 
   /** Ends the streams of all clients, because the container is gone. */
@@ -227,7 +228,7 @@ export class ContainerIo {
   }
 }
 
-function takeFrom(source: Socket | undefined): Buffer | null {
+function takeFrom(source: Readable | undefined): Buffer | null {
   return source === undefined || source.destroyed ? null : (source.read() as Buffer | null);
 }
 
