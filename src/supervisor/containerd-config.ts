@@ -18,6 +18,8 @@ export interface ContainerdPaths {
   readonly runcRoot: string;
   /** Exits that were heard while containerd was away. */
   readonly heardExits: string;
+  /** The keeper of descriptors of init processes. */
+  readonly keptInits: string;
 }
 
 // sockaddr_un in unix(7), less the final zero.
@@ -42,6 +44,7 @@ export function containerdPaths(execRoot: string, dataRoot: string): ContainerdP
     root: join(dataRoot, 'supervisor'),
     runcRoot: join(execRoot, 'runtime-runc'),
     heardExits: join(dir, 'heard-exits'),
+    keptInits: join(dir, 'inits'),
   };
 }
 

@@ -8,6 +8,9 @@ import { OptionsSchema as RuncOptionsSchema } from './proto/gen/runc_options_pb.
 import { OptionsSchema as ShimOptionsSchema } from './proto/gen/runtime_options_pb.js';
 import { toToml } from './toml.js';
 
+/** The shim of the reference runtime and its drop-ins. */
+export const RUNC_SHIM = 'io.containerd.runc.v2';
+
 /**
  * Returns the options that the shim gets about its runtime. The runc shim gets the binary, its state directory
  * (containerd appends the namespace) and the cgroup driver. Any other shim gets the type and configuration file of its
@@ -20,7 +23,7 @@ export function packRuntimeOptions(
   ioOwner?: Owner,
 ): Any | undefined {
   const { runc = {} } = runtime;
-  if (runtime.type === 'io.containerd.runc.v2') {
+  if (runtime.type === RUNC_SHIM) {
     return packMessage(RuncOptionsSchema, {
       binaryName: runtime.binaryName ?? '',
       root: runc.root ?? runcRoot ?? '',

@@ -19,6 +19,7 @@ import { deferred } from './deferred.js';
 import { openEventStream } from './event-stream.js';
 import { GrpcConnection } from './grpc-connection.js';
 import { HeardExits } from './heard-exits.js';
+import { KeptInits } from './kept-inits.js';
 import { findTraces, removeOrphans, type Realm } from './orphans.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
@@ -70,6 +71,7 @@ class Supervisor implements SupervisorProcess {
   readonly #realm: Realm;
   readonly #connection: GrpcConnection;
   readonly #heard: HeardExits;
+  readonly #kept: KeptInits | undefined;
   readonly #tasks: ContainerdTasks;
   readonly #listeners = new Set<(state: State, reason?: string) => void>();
   #child: Containerd | undefined;
@@ -95,11 +97,15 @@ class Supervisor implements SupervisorProcess {
         : { socket: address, namespace, runcRoot };
     this.#connection = new GrpcConnection(this.#realm.socket, namespace, () => this.#isComing);
     this.#heard = new HeardExits(heardExits);
+    // The processes of an external containerd may have other numbers here.
+    if (address === undefined && options.keeper === undefined)
+      this.#kept = new KeptInits(this.#paths.keptInits, this.#logger);
     this.#tasks = new ContainerdTasks({
       connection: this.#connection,
       logger: this.#logger,
       realm: this.#realm,
       heard: this.#heard,
+      kept: this.#kept,
     });
     this.tasks = this.#tasks;
   }
@@ -122,6 +128,7 @@ class Supervisor implements SupervisorProcess {
       if (this.#isOurs) {
         const damaged = await this.#heard.load();
         if (damaged.length > 0) this.#logger.warn({ damaged }, 'exits that were heard before cannot be read');
+        await this.#kept?.load();
       }
       if (this.#isOurs && this.#options.keeper === undefined) {
         this.#child = await this.#adoptOrLaunch();

@@ -12,32 +12,29 @@ import { InitWatch } from './init-watch.js';
 import { isBrokenOff, isShimLost } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import type { HeardExits } from './heard-exits.js';
+import type { KeptInits } from './kept-inits.js';
 import { decodeMetrics, hadOomKill, type CgroupMetrics } from './metrics.js';
 import { endShims, hasState, removeOrphans, removeShimSockets, type Realm } from './orphans.js';
 import { Containers } from './proto/gen/containers_pb.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
 import { Version } from './proto/gen/version_pb.js';
-import { packRuntimeOptions } from './runtime-options.js';
+import { packRuntimeOptions, RUNC_SHIM } from './runtime-options.js';
 import { taskInfo } from './task-info.js';
+import { READ, TaskLookup, unlessNotFound, type Witnesses } from './task-lookup.js';
 import { TaskReports } from './task-reports.js';
 
-const READ = { timeoutMs: 10_000 };
 const SIGKILL = 9;
-/** This makes a minute, as each question takes 2 s when the shim does not answer. */
-const SHIM_QUESTIONS = 30;
 // For a read that holds up the report of an exit.
 const OOM_TIMEOUT_MS = 1_000;
 // After SIGKILL; should the exit not come, the deletion is only slower.
 const EXIT_TIMEOUT_MS = 1_000;
 
-export interface TaskServiceOptions {
+export interface TaskServiceOptions extends Witnesses {
   readonly connection: GrpcConnection;
   readonly logger: Logger;
   /** Finds the shims of these tasks, and the directory where their runtime keeps its state. */
   readonly realm: Realm;
-  /** Exits in the absence of containerd, which may have forgotten them. */
-  readonly heard: HeardExits;
 }
 
 /** The port's tasks. Whoever owns the event stream feeds `report` and, after each new subscription, `reconcile`. */
@@ -48,6 +45,8 @@ export class ContainerdTasks implements TaskService {
   readonly #logger: Logger;
   readonly #realm: Realm;
   readonly #heard: HeardExits;
+  readonly #kept: KeptInits | undefined;
+  readonly #lookup: TaskLookup;
   readonly #exits = new ExitWatch();
   readonly #inits = new InitWatch({ ask: (id) => this.#hasTold(id), lost: (id) => this.#endLost(id) });
   readonly #reports: TaskReports;
@@ -59,13 +58,15 @@ export class ContainerdTasks implements TaskService {
   /** Removals of such containers that are under way. */
   readonly #discards = new Map<string, Promise<void>>();
 
-  constructor({ connection, logger, realm, heard }: TaskServiceOptions) {
+  constructor({ connection, logger, realm, heard, kept }: TaskServiceOptions) {
     this.#containers = connection.unary(Containers);
     this.#tasks = connection.unary(Tasks);
     this.#version = connection.unary(Version);
     this.#logger = logger;
     this.#realm = realm;
     this.#heard = heard;
+    this.#kept = kept;
+    this.#lookup = new TaskLookup(this.#tasks, { heard, kept });
     const hadKill = (id: string) => this.#metrics(id, OOM_TIMEOUT_MS).then(hadOomKill);
     this.#reports = new TaskReports({ logger, exits: this.#exits, hadOomKill: hadKill });
   }
@@ -75,10 +76,13 @@ export class ContainerdTasks implements TaskService {
     if (this.#leftovers.has(id) || this.#discards.has(id)) await this.#discard(id);
     await this.#createContainer(request);
     this.#heard.forget(id);
+    this.#kept?.remove(id);
     try {
       const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create({ containerId: id, ...stdio }));
       this.#unstarted.set(id, deferred());
       this.#inits.add(id, pid, { mayBeGone: false });
+      // The processes of other shims are no containers, and may end with other codes.
+      if (request.runtime.type === RUNC_SHIM) this.#kept?.add(id, pid);
       return { pid };
     } catch (error) {
       if (isBrokenOff(error)) this.#leftovers.add(id);
@@ -92,6 +96,7 @@ export class ContainerdTasks implements TaskService {
     this.#unstarted.delete(id);
     this.#exits.add(init);
     try {
+      await this.#kept?.kept(id);
       await this.#tasks.start({ containerId: id });
     } catch (error) {
       this.#exits.remove(init);
@@ -169,22 +174,18 @@ export class ContainerdTasks implements TaskService {
     if (deleted === undefined) await this.#removeForgotten(id, isBroken);
     await unlessNotFound(this.#containers.delete({ id }));
     this.#heard.forget(id);
+    this.#kept?.remove(id);
     this.#exits.remove({ id, execId: '' });
     this.#inits.remove(id);
     this.#reports.forget(id);
   }
 
   async list(): Promise<TaskInfo[]> {
-    const { tasks } = await this.#tasks.list({}, READ);
-    const ids = new Set(tasks.map(({ id }) => id));
-    const gone = this.#heard.tasks().filter(({ id }) => !ids.has(id));
-    const known = [...(await Promise.all(tasks.map(async (process) => this.#answered(process)))), ...gone];
-    return known.filter((process) => process !== undefined).map((process) => this.#inform(process));
+    return (await this.#lookup.all()).map((process) => this.#inform(process));
   }
 
   async get(id: string): Promise<TaskInfo | undefined> {
-    const found = await this.#find({ id, execId: '' });
-    const process = found && (await this.#answered(found));
+    const process = await this.#lookup.get(id);
     return process && this.#inform(process);
   }
 
@@ -202,6 +203,7 @@ export class ContainerdTasks implements TaskService {
   /** Closes files; tasks that are made afterwards take longer. */
   close(): Promise<void> {
     this.#inits.close();
+    this.#kept?.close();
     return this.#cgroupMoves.close();
   }
 
@@ -221,10 +223,13 @@ export class ContainerdTasks implements TaskService {
 
   /** Passes an event on to the listeners, unless it is the exit of a process that was not started. */
   report(event: TaskEvent): void {
-    const unstarted = event.type === 'exit' && event.execId === '' ? this.#unstarted.get(event.id) : undefined;
+    if (event.type !== 'exit' || event.execId !== '') return this.#reports.pass(event);
+    const { id, exit } = event;
+    const unstarted = this.#unstarted.get(id);
     unstarted?.resolve();
-    if (event.type === 'exit' && event.execId === '') this.#inits.remove(event.id);
-    if (!unstarted) this.#reports.pass(event);
+    this.#inits.remove(id);
+    const exitCode = this.#lookup.exitCode(id, exit.exitCode);
+    if (!unstarted) this.#reports.pass({ ...event, exit: { ...exit, exitCode } });
   }
 
   /**
@@ -238,7 +243,7 @@ export class ContainerdTasks implements TaskService {
     const missed = this.#exits.awaited().map(async (process) => {
       const { id, execId } = process;
       try {
-        const found = (execId === '' ? inits.get(id) : undefined) ?? (await this.#find(process));
+        const found = (execId === '' ? inits.get(id) : undefined) ?? (await this.#lookup.find(process));
         if (found !== undefined && found.status !== Status.STOPPED) return;
         this.#reportFound(process, found);
       } catch (error) {
@@ -330,7 +335,7 @@ export class ContainerdTasks implements TaskService {
   async #hasTold(id: string): Promise<boolean> {
     const init = { id, execId: '' };
     if (!this.#exits.has(init)) return true;
-    const found = await this.#find(init);
+    const found = await this.#lookup.find(init);
     if (found !== undefined && found.status !== Status.STOPPED) return false;
     this.#reportFound(init, found);
     return true;
@@ -340,26 +345,13 @@ export class ContainerdTasks implements TaskService {
   async #endLost(id: string): Promise<void> {
     this.#logger.warn({ id }, 'the shim does not tell the exit of a task whose process has ended; ending the shim');
     const ended = async (): Promise<void> => void (await endShims(this.#realm, (other) => other === id));
-    const exit = exitStatus(UNKNOWN_EXIT_CODE, undefined);
+    const exit = exitStatus(this.#lookup.exitCode(id, UNKNOWN_EXIT_CODE), undefined);
     await this.#reports.passAfter(ended, { type: 'exit', id, execId: '', pid: 0, exit });
   }
 
   #reportFound({ id, execId }: ProcessRef, found: Process | undefined): void {
     const exit = exitStatus(found?.exitStatus ?? UNKNOWN_EXIT_CODE, found?.exitedAt);
     this.report({ type: 'exit', id, execId, pid: found?.pid ?? 0, exit });
-  }
-
-  /**
-   * Asks for a task again while its shim does not answer containerd: then containerd reports an unknown state without a
-   * process ID. That happens on a busy machine and says nothing about the task, which mostly runs. Each question takes
-   * containerd 2 s; if the shim never answers, the state stays unknown.
-   */
-  async #answered(process: Process): Promise<Process | undefined> {
-    let found: Process | undefined = process;
-    for (let asked = 0; found?.status === Status.UNKNOWN && asked < SHIM_QUESTIONS; asked += 1) {
-      found = await this.#find({ id: process.id, execId: '' });
-    }
-    return found;
   }
 
   /**
@@ -371,7 +363,7 @@ export class ContainerdTasks implements TaskService {
       return await call;
     } catch (error) {
       if (!isShimLost(error)) throw error;
-      const hasEnded = await this.#find({ id, execId: '' }).then(
+      const hasEnded = await this.#lookup.find({ id, execId: '' }).then(
         (task) => task === undefined || task.status === Status.STOPPED,
         () => false,
       );
@@ -379,19 +371,5 @@ export class ContainerdTasks implements TaskService {
       const { details } = error;
       throw notFound(`the shim of task ${id} has ended`, { cause: error, details });
     }
-  }
-
-  async #find({ id, execId }: ProcessRef): Promise<Process | undefined> {
-    const answer = await unlessNotFound(this.#tasks.get({ containerId: id, execId }, READ));
-    return answer?.process ?? this.#heard.get({ id, execId });
-  }
-}
-
-async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined> {
-  try {
-    return await call;
-  } catch (error) {
-    if (isEngineError(error, 'not-found')) return undefined;
-    throw error;
   }
 }

@@ -10,6 +10,7 @@ const MSG_CTRUNC = 0x8;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
 const MSG_CMSG_CLOEXEC = 0x40000000;
+const SO_PEEK_OFF = 42;
 const EAGAIN = 11;
 const EMFILE = 24;
 /** SCM_MAX_FD of the kernel: so many descriptors go with one message. */
@@ -26,6 +27,11 @@ const sendmsg = libc.checked<[fd: number, message: Uint8Array, flags: number]>(
 );
 const recvmsg = libc.func<[fd: number, message: Uint8Array, flags: number]>(
   'int64_t recvmsg(int fd, _Inout_ void *message, int flags)',
+);
+
+const setsockopt = libc.checked<[fd: number, level: number, name: number, value: Int32Array, length: number]>(
+  'setsockopt',
+  'int setsockopt(int fd, int level, int name, const void *value, uint32_t length)',
 );
 
 /**
@@ -83,6 +89,14 @@ export function receiveDescriptors(
     throw syscallError('recvmsg', EMFILE);
   }
   return { bytes: bytes.subarray(0, count), fds };
+}
+
+/**
+ * Says whether each peek of a socket goes on behind the one before (SO_PEEK_OFF of socket(7)), from the first message
+ * on, or always looks at the first message. It is so for everybody who has the socket. @throws EngineError code EBADF.
+ */
+export function walkMessages(fd: number, goesOn: boolean): void {
+  setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, Int32Array.of(goesOn ? 0 : -1), 4);
 }
 
 function controlBytes(fds: number): number {

@@ -103,3 +103,33 @@ test('a name that is released before the process runs is not kept', async () => 
   keeper.close();
   await untilKeepers(place, 0);
 });
+
+test('the next process gets copies of what is held, and nothing that was released', async () => {
+  const place = join(dir, 'handed-on');
+  const keeper = new DescriptorKeeper(place);
+  const names = Array.from({ length: 200 }, (_, i) => `held${i}`);
+  await Promise.all(names.map((name) => fill(keeper, name, `text of ${name}`)));
+  for (const name of names.slice(1, 150)) keeper.release(name);
+  // The later one of two entries of a name counts.
+  keeper.release('held0');
+  rmSync(join(dir, 'held0'));
+  await fill(keeper, 'held0', 'new text');
+  keeper.release('held199');
+  for (const attempt of ['first', 'second']) {
+    const found = await new DescriptorKeeper(place).earlier();
+    assert.deepEqual([...found.keys()].sort(), ['held0', ...names.slice(150, 199)].sort(), attempt);
+    for (const fds of found.values()) for (const fd of fds) closeSync(fd);
+  }
+  const found = await new DescriptorKeeper(place).earlier();
+  const bytes = Buffer.alloc(100);
+  const [newest = -1] = found.get('held0') ?? [];
+  assert.equal(bytes.toString('utf8', 0, readSync(newest, bytes, 0, 100, null)), 'new text');
+  for (const fds of found.values()) for (const fd of fds) closeSync(fd);
+  // The first one's queue is as it was: what is stale is swept out of it, what is held stays.
+  for (const name of names.slice(150)) keeper.release(name);
+  keeper.release('held0');
+  keeper.close();
+  await untilKeepers(place, 0);
+  assert.deepEqual(await new DescriptorKeeper(place).earlier(), new Map());
+  assert.deepEqual(readdirSync(place), []);
+});

@@ -12,9 +12,10 @@ import { join } from 'node:path';
 import { closeFd } from '../files/fd.js';
 import { makeFifo } from '../files/inode.js';
 import { growBuffer } from '../net/buffer-size.js';
-import { receiveDescriptors, sendDescriptors } from '../net/descriptor-messages.js';
+import { receiveDescriptors, sendDescriptors, walkMessages } from '../net/descriptor-messages.js';
 import { socketPair } from '../net/socket-pair.js';
 import { startInBackground } from './background.js';
+import { forgetKeeper, noteKeeper, readEarlierKeepers } from './earlier-keepers.js';
 
 /** Reads the file that it is given; every system has it. */
 const PROGRAM = 'cat';
@@ -61,15 +62,27 @@ export class DescriptorKeeper {
 
   release(name: string): void {
     this.#wanted.delete(name);
-    if (!this.#held.delete(name)) return;
+    const entry = this.#held.get(name);
+    if (entry === undefined) return;
+    this.#held.delete(name);
+    this.#note(entry);
     if (this.#queued - this.#held.size > Math.max(STALE, this.#held.size)) this.#sweep();
+  }
+
+  /**
+   * Returns copies of what the keepers of earlier processes hold, by name. They belong to the caller; the keepers still
+   * have theirs. A keeper that this process may not look into (before Linux 5.6, or without the right to trace it)
+   * counts as one that holds nothing.
+   */
+  earlier(): Promise<Map<string, readonly number[]>> {
+    return readEarlierKeepers(fifosIn(this.#dir, this.#own));
   }
 
   /**
    * Ends the keepers of earlier processes. What they had and nobody else has is gone then.
    */
   endEarlier(): void {
-    for (const name of listed(this.#dir)) if (name !== this.#own) endKeeper(join(this.#dir, name));
+    for (const fifo of fifosIn(this.#dir, this.#own)) endKeeper(fifo);
   }
 
   /** Ends this process's keeper if it holds nothing; else it stays for the next daemon. */
@@ -86,20 +99,34 @@ export class DescriptorKeeper {
     makeFifo(fifo);
     const pair = socketPair('messages');
     growBuffer(pair[0], 'send', QUEUE_BYTES);
-    await startInBackground(PROGRAM, [fifo], pair);
+    const { pid } = await startInBackground(PROGRAM, [fifo], pair);
+    noteKeeper(fifo, pid);
     this.#pair = pair;
+  }
+
+  /** Tells whoever reads the queue after us that an entry was released, by a message without descriptors. */
+  #note(entry: string): void {
+    if (this.#pair === undefined) return;
+    try {
+      sendDescriptors(this.#pair[0], Buffer.from(entry), []);
+      this.#queued++;
+    } catch {
+      // Without room for it, the entry seems to be held until the queue is swept.
+    }
   }
 
   /** Takes what is stale out of the queue. Whatever stays is put in again before it is taken out. */
   #sweep(): void {
     if (this.#pair === undefined) return;
     const [into, queue] = this.#pair;
+    // A successor that ended while it read may have left it otherwise.
+    walkMessages(queue, false);
     const held = new Set(this.#held.values());
     const all = this.#queued;
     for (let i = 0; i < all; i++) {
       const first = receiveDescriptors(queue, NAME_BYTES, { peeks: true });
       if (first === undefined) return;
-      const isHeld = held.has(first.bytes.toString());
+      const isHeld = first.fds.length > 0 && held.has(first.bytes.toString());
       if (isHeld) sendDescriptors(into, first.bytes, first.fds);
       const taken = receiveDescriptors(queue, NAME_BYTES);
       for (const fd of [...first.fds, ...(taken?.fds ?? [])]) closeFd(fd);
@@ -117,12 +144,16 @@ function endKeeper(fifo: string): void {
   } catch {
     // Nobody waits.
   }
+  forgetKeeper(fifo);
   rmSync(fifo, { force: true });
 }
 
-function listed(dir: string): string[] {
+/** Returns the paths of the FIFOs of keepers other than `own`. */
+function fifosIn(dir: string, own: string | undefined): string[] {
   try {
-    return readdirSync(dir);
+    return readdirSync(dir)
+      .filter((name) => /^[0-9a-f]+$/.test(name) && name !== own)
+      .map((name) => join(dir, name));
   } catch {
     return []; // Nothing was ever kept.
   }

@@ -1,8 +1,15 @@
-/** Descriptors of processes: unlike a number, a descriptor never means another process. */
+/** Descriptors of processes: unlike a number, a descriptor never means another process, and it tells how it ended. */
 import { libc } from '../ffi/libc.js';
 
-/** asm/unistd.h; the same number everywhere. */
+/** asm/unistd.h; the same numbers everywhere. */
 const SYS_PIDFD_OPEN = 434;
+const SYS_PIDFD_GETFD = 438;
+/** linux/pidfd.h: `_IOWR(0xFF, 11, struct pidfd_info)` with the first form of the structure. */
+const PIDFD_GET_INFO = 0xc040ff0b;
+const INFO_BYTES = 64;
+/** In `mask`, the first member: what is asked for, then what was answered. */
+const PIDFD_INFO_EXIT = 8n;
+const EXIT_CODE_OFFSET = 60;
 
 const pidfdOpen = libc.checked<[number: number, pid: number, flags: number]>(
   'pidfd_open',
@@ -15,4 +22,35 @@ const pidfdOpen = libc.checked<[number: number, pid: number, flags: number]>(
  */
 export function openPidfd(pid: number): number {
   return pidfdOpen(SYS_PIDFD_OPEN, pid, 0);
+}
+
+const pidfdGetfd = libc.checked<[number: number, pidfd: number, fd: number, flags: number]>(
+  'pidfd_getfd',
+  'long syscall(long number, int pidfd, int fd, uint32_t flags)',
+);
+const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>(
+  'int ioctl(int fd, unsigned long request, void *argument)',
+);
+
+/**
+ * Returns a new descriptor, closed on exec, for what a process has open (Linux 5.6). The caller closes it, and needs
+ * the right to trace that process.
+ * @throws EngineError code EBADF when it has no such descriptor, ESRCH when it has ended, EPERM, ENOSYS.
+ */
+export function copyFdOf(pidfd: number, fd: number): number {
+  return pidfdGetfd(SYS_PIDFD_GETFD, pidfd, fd, 0);
+}
+
+/**
+ * Returns the exit code of a process that has ended and was waited for, as shells count: 128 and the number of the
+ * signal that ended it. The kernel keeps it for those who have a descriptor since before the end.
+ * @returns undefined as long as nobody has waited for it, and with a kernel before Linux 6.15.
+ */
+export function exitCodeOf(pidfd: number): number | undefined {
+  const info = Buffer.alloc(INFO_BYTES);
+  info.writeBigUInt64LE(PIDFD_INFO_EXIT);
+  if (ioctl(pidfd, PIDFD_GET_INFO, info) < 0 || (info.readBigUInt64LE() & PIDFD_INFO_EXIT) === 0n) return undefined;
+  const status = info.readInt32LE(EXIT_CODE_OFFSET);
+  const signal = status & 0x7f;
+  return signal === 0 ? (status >> 8) & 0xff : 128 + signal;
 }

@@ -135,13 +135,22 @@ async function ended(pid: number): Promise<number> {
   return takeStatus(pid);
 }
 
+/** Watches of processes that have not ended. */
+const watches = new Set<ReturnType<typeof koffi.node.poll>>();
+// An end that is reported while Node takes itself apart would abort this process.
+process.on('exit', () => {
+  for (const watch of watches) watch.close();
+});
+
 /** Calls `report` when the process of a descriptor has ended, and closes the descriptor before. */
 export function onEnd(pidfd: number, report: () => void): ReturnType<typeof koffi.node.poll> {
   const handle = koffi.node.poll(pidfd, { readable: true }, () => {
+    watches.delete(handle);
     handle.close();
     closeSync(pidfd);
     report();
   });
+  watches.add(handle);
   return handle;
 }
 

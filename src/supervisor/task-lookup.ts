@@ -1,0 +1,93 @@
+/**
+ * Finds out how tasks are: containerd is asked, and what it has forgotten or nobody has told it is known by the
+ * witnesses of exits.
+ */
+import { isEngineError } from '../errors/engine-error.js';
+import type { ProcessRef } from './exit-watch.js';
+import type { UnaryClient } from './grpc-connection.js';
+import type { HeardExits } from './heard-exits.js';
+import type { KeptInits } from './kept-inits.js';
+import { Status, type Process } from './proto/gen/task_types_pb.js';
+import type { Tasks } from './proto/gen/tasks_pb.js';
+
+export const READ = { timeoutMs: 10_000 };
+/** This makes a minute, as each question takes 2 s when the shim does not answer. */
+const SHIM_QUESTIONS = 30;
+
+export interface Witnesses {
+  /** Exits in the absence of containerd, which may have forgotten them. */
+  readonly heard: HeardExits;
+  /** Exits that the kernel knows. Default: none, because the processes of an external containerd may be elsewhere. */
+  readonly kept?: KeptInits | undefined;
+}
+
+export class TaskLookup {
+  readonly #tasks: UnaryClient<typeof Tasks>;
+  readonly #witnesses: Witnesses;
+
+  constructor(tasks: UnaryClient<typeof Tasks>, witnesses: Witnesses) {
+    this.#tasks = tasks;
+    this.#witnesses = witnesses;
+  }
+
+  /** Returns all tasks that containerd or a witness knows. */
+  async all(): Promise<Process[]> {
+    const { heard, kept } = this.#witnesses;
+    const known = new Map<string, Process>();
+    for (const process of [...(kept?.ended() ?? []), ...heard.tasks()]) known.set(process.id, process);
+    const { tasks } = await this.#tasks.list({}, READ);
+    await Promise.all(
+      tasks.map(async (task) => {
+        const process = await this.#answered(task);
+        if (process !== undefined) known.set(task.id, process);
+      }),
+    );
+    return [...known.values()];
+  }
+
+  /** Returns a task, asking again while its shim does not answer containerd. */
+  async get(id: string): Promise<Process | undefined> {
+    const found = await this.find({ id, execId: '' });
+    return found && this.#answered(found);
+  }
+
+  /** Asks once for a process. */
+  async find({ id, execId }: ProcessRef): Promise<Process | undefined> {
+    const { heard, kept } = this.#witnesses;
+    const answer = await unlessNotFound(this.#tasks.get({ containerId: id, execId }, READ));
+    if (answer?.process !== undefined) return this.#corrected(answer.process, execId);
+    return heard.get({ id, execId }) ?? (execId === '' ? kept?.get(id) : undefined);
+  }
+
+  /** Returns the exit code of a task: others may have guessed it when the shim was lost, and the kernel knows it. */
+  exitCode(id: string, told: number): number {
+    return this.#witnesses.kept?.exitCode(id) ?? told;
+  }
+
+  #corrected(process: Process, execId = ''): Process {
+    if (execId !== '' || process.status !== Status.STOPPED) return process;
+    return { ...process, exitStatus: this.exitCode(process.id, process.exitStatus) };
+  }
+
+  /**
+   * Asks for a task again while its shim does not answer containerd: then containerd reports an unknown state without a
+   * process ID. That happens on a busy machine and says nothing about the task, which mostly runs. Each question takes
+   * containerd 2 s; if the shim never answers, the state stays unknown.
+   */
+  async #answered(process: Process): Promise<Process | undefined> {
+    let found: Process | undefined = this.#corrected(process);
+    for (let asked = 0; found?.status === Status.UNKNOWN && asked < SHIM_QUESTIONS; asked += 1) {
+      found = await this.find({ id: process.id, execId: '' });
+    }
+    return found;
+  }
+}
+
+export async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (isEngineError(error, 'not-found')) return undefined;
+    throw error;
+  }
+}
