@@ -30,7 +30,8 @@ export interface SeccompProfile {
   readonly defaultErrnoRet?: number;
   readonly architectures?: readonly string[] | null;
   readonly archMap?:
-    readonly { readonly architecture: string; readonly subArchitectures: readonly string[] | null }[] | null;
+    | readonly { readonly architecture: string; readonly subArchitectures: readonly string[] | null }[]
+    | null;
   readonly flags?: readonly string[];
   readonly listenerPath?: string;
   readonly listenerMetadata?: string;

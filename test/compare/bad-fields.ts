@@ -4,7 +4,16 @@
  */
 
 export type FieldKind =
-  'string' | 'integer' | 'unsigned' | 'boolean' | 'strings' | 'words' | 'map' | 'set' | 'object' | 'list';
+  | 'string'
+  | 'integer'
+  | 'unsigned'
+  | 'boolean'
+  | 'strings'
+  | 'words'
+  | 'map'
+  | 'set'
+  | 'object'
+  | 'list';
 
 /** Field paths by kind. `Name[]` descends into the one element of a list, `Name{x}` into the member `x` of a map. */
 export type Fields = Readonly<Partial<Record<FieldKind, readonly string[]>>>;

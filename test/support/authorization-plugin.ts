@@ -34,7 +34,8 @@ export type ToPlugin =
   | { readonly kind: 'set'; readonly settings: PluginSettings }
   | { readonly kind: 'questions' };
 export type FromPlugin =
-  { readonly kind: 'done' } | { readonly kind: 'questions'; readonly questions: readonly Question[] };
+  | { readonly kind: 'done' }
+  | { readonly kind: 'questions'; readonly questions: readonly Question[] };
 
 const SCRIPT = fileURLToPath(new URL('./authorization-plugin-process.js', import.meta.url));
 

@@ -74,7 +74,12 @@ export interface PatienceOver {
 }
 
 export type ContainerEvent =
-  ContainerCommand | ContainerFact | AmendOutcome | PatienceOver | EffectHung | RequestCancelled;
+  | ContainerCommand
+  | ContainerFact
+  | AmendOutcome
+  | PatienceOver
+  | EffectHung
+  | RequestCancelled;
 
 /** Returns true for a command that must not wait for the work that it is meant to end. */
 export function isForceful({

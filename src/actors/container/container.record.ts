@@ -8,7 +8,14 @@ import type { Labels } from '../../runtime/selinux/selinux.js';
 
 /** `starting` is on disk only while a start is under way; clients see what was there before. */
 export type ContainerStatus =
-  'created' | 'starting' | 'running' | 'paused' | 'restarting' | 'removing' | 'exited' | 'dead';
+  | 'created'
+  | 'starting'
+  | 'running'
+  | 'paused'
+  | 'restarting'
+  | 'removing'
+  | 'exited'
+  | 'dead';
 
 /** The zero time of the Engine API: an instant that never came. */
 export const NEVER = '0001-01-01T00:00:00Z';

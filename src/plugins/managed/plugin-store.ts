@@ -49,7 +49,8 @@ export class PluginStore {
     if (removed.length > 0) await this.workers.run('remove-trees', { paths: removed.map((at) => join(this.root, at)) });
     for (const name of names.filter((one) => ID.test(one))) {
       const record = (await readRecord(join(this.root, name, RECORD)).catch(() => undefined)) as
-        PluginRecord | undefined;
+        | PluginRecord
+        | undefined;
       if (record === undefined || record.id !== name) damaged.push(name);
       else {
         records.push(record);
