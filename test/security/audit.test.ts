@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -94,7 +95,8 @@ test('each call that changes something leaves one line, reads leave none', async
 test('a refused, a failed and an abandoned call are told apart', async () => {
   await call(engine.socketPath, 'POST', '/containers/absent/start');
   await call(engine.socketPath, 'POST', '/containers/absent/resize?h=x&w=1');
-  const id = await dockerOk(engine, ['run', '-d', image, 'sleep', '1000']);
+  // The CLI would wait for it too, and that line may come at any time.
+  const id = await engineOk(engine, ['run', '-d', image, 'sleep', '1000']);
   await lines(4);
   const connection = await RawConnection.open(engine.socketPath);
   connection.write(`POST /containers/${id}/stop?t=30 HTTP/1.1\r\nHost: x\r\n\r\n`);
