@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import {
   chmodSync,
+  existsSync,
   linkSync,
   lstatSync,
   mkdirSync,
@@ -17,11 +18,16 @@ import {
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import type { Digest } from '../../../src/ports/storage.js';
+import type { DriverLayerStore } from '../../../src/storage/layers/layer-store.js';
+import { MAX_DEPTH } from '../../../src/storage/layers/read-only-layers.js';
 import { detachMount } from '../../../src/sys/mount/mount.js';
 import { describeTree, withoutInit } from '../describe-tree.js';
 import { sha256, tarOf } from '../image-builder.js';
 import { randomLayers } from '../random-layers.js';
-import type { DriverTests } from './harness.js';
+import { type DriverHarness, type DriverTests, MOUNTABLE_DEPTH } from './harness.js';
+
+/** A path of such a length makes the options of a deep mount long. */
+const DEEP = `deep-${'x'.repeat(100)}`;
 
 export const FILE_TESTS: DriverTests = {
   async 'whiteouts, opaque directories, implicit directories and hard links across layers'(h) {
@@ -115,9 +121,9 @@ export const FILE_TESTS: DriverTests = {
     assert.deepEqual(await store.release(chainId), [chainId], 'no stream holds the layer');
   },
 
-  async 'many layers can be mounted'(h) {
+  async 'many layers can be mounted, and above the most that may be nothing is sealed'(h) {
     const { depth } = h.sizes;
-    const store = await h.newStore(`deep-${'x'.repeat(100)}`);
+    const store = await h.newStore(DEEP);
     const top = await h.addLayers(
       store,
       Array.from({ length: depth }, (_, i) => [{ path: `file${i}`, content: String(i) }]),
@@ -130,6 +136,7 @@ export const FILE_TESTS: DriverTests = {
     });
     assert.equal(store.chainSize(top), Array.from({ length: depth }, (_, i) => i).join('').length);
     await store.removeWritable(id);
+    if (depth === MOUNTABLE_DEPTH) await sealTooHigh(h, store, top);
     assert.equal((await store.release(top)).length, depth);
   },
 
@@ -255,3 +262,18 @@ export const FILE_TESTS: DriverTests = {
     });
   },
 };
+
+/** A writable layer above as many layers as a store takes does not become one more, and can be removed. */
+async function sealTooHigh(h: DriverHarness, store: DriverLayerStore, top: Digest): Promise<void> {
+  let highest = top;
+  for (let depth = MOUNTABLE_DEPTH; depth < MAX_DEPTH; depth++)
+    highest = (await h.addTar(store, highest, tarOf([{ path: `above${depth}` }]))).chainId;
+  await store.createBrief('deep', highest, { isBare: true });
+  await assert.rejects(store.sealWritable('deep'), { code: 'LAYER_DEPTH' });
+  await store.removeWritable('deep');
+  assert.deepEqual(store.writableIds(), []);
+  assert.deepEqual(store.directories().staging, []);
+  await assert.rejects(store.sealWritable('deep'), { kind: 'not-found' });
+  assert.equal(existsSync(join(h.temp, DEEP, 'writable/deep')), false);
+  assert.equal((await store.collect()).length, MAX_DEPTH - MOUNTABLE_DEPTH);
+}

@@ -13,13 +13,16 @@ import { detachMount, mountPointsBelow } from '../../../src/sys/mount/mount.js';
 import { createWorkerPool } from '../../../src/workers/pool.js';
 import { type LayerEntry, sha256, tarOf } from '../image-builder.js';
 
+/** So many layers can be below a container: with its own two, as many as a store takes. */
+export const MOUNTABLE_DEPTH = 126;
+
 /** Things that are special about the tests of a driver. */
 export interface TestPlace {
   /** A directory of a file system that the driver needs. */
   readonly directory?: string;
   /** Lets a test damage a layer in this directory. */
   readonly makeWritable?: (directory: string) => void;
-  /** Layers of a deep chain, and chains of random layers. Default: 126, as many as overlayfs takes, and 12. */
+  /** Layers of a deep chain, and chains of random layers. Default: `MOUNTABLE_DEPTH` and 12. */
   readonly sizes?: { readonly depth: number; readonly chains: number };
   /** Things that its file system cannot do. */
   readonly cannot?: readonly Inability[];
@@ -50,7 +53,7 @@ export class DriverHarness {
   }
 
   get sizes(): NonNullable<TestPlace['sizes']> {
-    return this.place.sizes ?? { depth: 126, chains: 12 };
+    return this.place.sizes ?? { depth: MOUNTABLE_DEPTH, chains: 12 };
   }
 
   can(what: Inability): boolean {
