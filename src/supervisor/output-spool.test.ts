@@ -1,12 +1,24 @@
 /** Daemons that stop at the worst instants, one after another, while a container writes: each line is logged once. */
 import assert from 'node:assert/strict';
-import { closeSync, constants, mkdirSync, openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { createLogDriver } from '../logs/drivers/log-driver.js';
 import { logFixture, seededRandom } from '../logs/log-fixture.js';
 import type { StreamName } from '../ports/logs.js';
 import { makeFifo } from '../sys/files/inode.js';
+import { waitFor } from '../../test/support/wait.js';
 import { FifoOutput } from './fifo-output.js';
 import { FileSpool } from './output-spool.js';
 
@@ -86,6 +98,36 @@ for (const driver of ['json-file', 'local']) {
     assert.deepEqual(failures, []);
   });
 
+  test(`${driver}: a rotation before the end is noted, and counted when the end came before that`, async (t) => {
+    const options = { 'max-size': '1k', 'max-file': '99', compress: 'true' };
+    const { write, daemon, readStopped, path } = await scene(t, driver, options);
+    const first = await daemon();
+    for (let i = 0; i < 40; i++) {
+      write('stdout', `${i}\n`);
+      first.log.write('stdout', await take(first.outputs.stdout));
+      await first.log.written();
+    }
+    first.kill();
+    await waitFor('a file to be compressed', () => existsSync(`${path}.1.gz`));
+    const second = await daemon();
+    write('stdout', '40\n');
+    assert.equal((await take(second.outputs.stdout)).toString(), '40\n');
+    second.log.write('stdout', Buffer.from('40\n'));
+    second.kill();
+    // As a rotation does, before it notes anything.
+    for (let i = 50; i > 0; i--)
+      if (existsSync(`${path}.${i}.gz`)) renameSync(`${path}.${i}.gz`, `${path}.${i + 1}.gz`);
+    renameSync(path, `${path}.1`);
+    write('stdout', '41\n');
+    const third = await daemon();
+    assert.equal((await take(third.outputs.stdout)).toString(), '41\n');
+    third.kill();
+    assert.deepEqual(
+      await logged(readStopped),
+      Array.from({ length: 41 }, (_, i) => `${i}`),
+    );
+  });
+
   test(`${driver}: sixty ends at random instants, with long lines and rotations`, async (t) => {
     const seed = Date.now() % 1_000_000;
     const random = seededRandom(seed);
@@ -152,10 +194,15 @@ test('files stay small in a flood, and next to nothing is held when all is logge
     await log.written();
     largest = Math.max(largest, ...sizes());
   }
-  assert.ok(largest < 400_000, `${largest} bytes`);
+  // The log tells nothing of the parts of a line.
+  for (let i = 0; i < 1200; i++) {
+    write('stdout', 'z'.repeat(1000));
+    await new Promise((resolve) => outputs.stdout.once('data', resolve));
+    largest = Math.max(largest, ...sizes());
+  }
+  assert.ok(largest < 1_200_000, `${largest} bytes`);
   write('stdout', `${'y'.repeat(20_000)}\n`);
-  while (!(await readStopped({ tail: 1 })).toString().endsWith('y\n'))
-    await new Promise((resolve) => setImmediate(resolve));
+  await waitFor('the last line', async () => (await readStopped({ tail: 1 })).toString().endsWith('y\n'));
   assert.deepEqual(sizes(), [0, 0]);
   kill();
 });

@@ -29,7 +29,7 @@ const NOTE_BYTES = 512;
 /** A file of which the log has everything is emptied from this size on: so much memory a container at rest may hold. */
 const RESET_BYTES = 16 << 10;
 /** A larger file is replaced by one with the bytes that the log has not, which are few when it is up to date. */
-const FULL_BYTES = 256 << 10;
+const FULL_BYTES = 1 << 20;
 const MOVED_BYTES = 32 << 10;
 
 /** Where the log is in the file of one stream. */
