@@ -1,5 +1,6 @@
 /** The steps of a start. engine.ts says in which order they are taken. */
 import type { LoadedRecords } from './actors/container/records.js';
+import { clearRoots } from './actors/container/mounts/root-place.js';
 import { clearPlaces } from './actors/container/mounts/volume-use.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
@@ -87,7 +88,10 @@ export const bringBackContainers: Step = async (life) => {
   life.hasRecovered = true;
 };
 
-export const clearVolumePlaces: Step = ({ parts }) => clearPlaces(parts.lives.deps.placesRoot);
+export const clearVolumePlaces: Step = async ({ parts }) => {
+  await clearPlaces(parts.lives.deps.placesRoot);
+  await clearRoots(parts.lives.deps);
+};
 
 /** Does it while the start goes on, after containers that still run have taken over their volumes. */
 export const unmountIdleVolumes: Step = ({ parts: { base, drivers, lives } }) => {

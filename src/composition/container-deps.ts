@@ -5,10 +5,11 @@ import type { ContainerDeps } from '../actors/container/deps.js';
 import type { ContainerHolds } from '../actors/container/holds.js';
 import { PauseGate } from '../actors/container/life/pause-gate.js';
 import { writeContainerFiles } from '../actors/container/mounts/files.js';
+import { filesRoot } from '../actors/container/mounts/userns.js';
 import type { ContainerViews } from '../actors/container/views.js';
 import { invalid } from '../errors/engine-error.js';
 import { cgroupsPathFor } from '../runtime/cgroup-path.js';
-import { rootOwner } from '../sys/users/id-maps.js';
+import { OwnUsers } from '../sys/users/own-users.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 
@@ -38,6 +39,8 @@ export function containerDeps(
     idMaps,
     ioRoot: join(execRoot, 'io'),
     placesRoot: join(execRoot, 'places'),
+    rootsRoot: join(execRoot, 'roots'),
+    ownUsers: new OwnUsers(() => layers.writableIds().flatMap((id) => layers.mapsOf(id) ?? [])),
     shmRoot: join(execRoot, 'shm'),
     find: (id) => views.get(id),
     releaseHolds: (id) => holds.release(id),
@@ -69,7 +72,7 @@ function cgroupsPaths({ live, facts, settings }: Base): ContainerDeps['cgroupsPa
 
 function filesWriter(
   { live, idMaps }: Base,
-  { network, records }: Drivers,
+  { network, records, layers }: Drivers,
   views: ContainerViews,
 ): ContainerDeps['writeFiles'] {
   const config = live.fixed;
@@ -79,7 +82,7 @@ function filesWriter(
         network,
         find: (id) => views.get(id),
         dir: (id) => records.dir(id),
-        owner: rootOwner(idMaps),
+        owner: (container) => filesRoot({ idMaps, layers }, container),
         settings: () => ({
           dns: config.dns,
           dnsSearch: config.dnsSearch,

@@ -1,6 +1,6 @@
 /** Contract of copying in and out of containers: files at paths of a container, which may be running meanwhile. */
 import type { Readable } from 'node:stream';
-import type { Owner } from './id-maps.js';
+import type { IdMaps, Owner } from './id-maps.js';
 
 /** A source that sends its bytes by itself, such as a client. */
 export interface PieceSource {
@@ -55,7 +55,13 @@ export interface ContainerView {
     readonly paths?: readonly string[];
     readonly destination: string;
     readonly readOnly: boolean;
+    /** It shows its files as those of the users of `usernsFd`. */
+    readonly isMapped?: boolean;
   }[];
+  /** The users of the container's own, who own its files on this host. Default: the users of all containers. */
+  readonly maps?: IdMaps;
+  /** Descriptor of a user namespace with these maps, for a container that does not run. */
+  readonly usernsFd?: number;
   /**
    * Set for a container that runs: an open `/proc/<pid>` of its init process. The view then shows its real mounts and
    * tmpfs at these destinations.
@@ -102,6 +108,6 @@ export interface Archives {
    * mount; cancelled when the client leaves before the end.
    */
   write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void>;
-  /** Reads all below a host directory that a container may be changing, as `read` does. */
-  readDirectory(directory: string): TarOutput;
+  /** Reads all below a host directory that a container may be changing, as `read` does; `maps` as in a view. */
+  readDirectory(directory: string, maps?: IdMaps): TarOutput;
 }

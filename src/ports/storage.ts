@@ -105,9 +105,17 @@ export interface LayerStore {
 
   /**
    * Creates the writable layer of a container over `parent` (undefined: an empty root). `storageOpt` belongs to the
-   * container; `size` limits its bytes. Throws invalid for options that the driver or its file system does not have.
+   * container; `size` limits its bytes. With `maps` it has users of its own: it sees the files of the image as theirs.
+   * Throws invalid for options that the driver or its file system does not have, unavailable for such users.
    */
-  createWritable(id: string, parent: Digest | undefined, storageOpt?: Readonly<Record<string, string>>): Promise<void>;
+  createWritable(
+    id: string,
+    parent: Digest | undefined,
+    storageOpt?: Readonly<Record<string, string>>,
+    maps?: IdMaps,
+  ): Promise<void>;
+  /** Returns the users of a container's own; undefined when it has none, or there is no such writable layer. */
+  mapsOf(id: string): IdMaps | undefined;
   /**
    * Does the same for a step of a build. It is mounted only once, and what is in it is lost with the machine until it
    * becomes a layer. A bare one has nothing in it but the files of `parent`, where a container has mount points and
@@ -119,9 +127,10 @@ export interface LayerStore {
   unmount(id: string): Promise<void>;
   /**
    * Mounts the files of an image, whose topmost layer is given, read-only at an empty directory. The caller keeps a
-   * reference as long as it is mounted, and unmounts it. `label`: the SELinux label of its files there.
+   * reference as long as it is mounted, and unmounts it. `label`: the SELinux label of its files there; `maps`: the
+   * users of a container's own, to whom they are shown.
    */
-  mountImage(chainId: Digest, at: string, label?: string): Promise<void>;
+  mountImage(chainId: Digest, at: string, label?: string, maps?: IdMaps): Promise<void>;
   /** Unmounts and deletes a writable layer. Idempotent. */
   removeWritable(id: string): Promise<void>;
   directories(): LayerDirectories;

@@ -9,4 +9,9 @@ export interface VolumePlace {
   readonly root: string;
   /** '' when `root` is the volume. */
   readonly path: string;
+  /**
+   * Its files are the daemon's alone, and no directory of the host or of a plugin. So they are kept with the owners
+   * that containers see, also for those with users of their own.
+   */
+  readonly isOwn?: boolean;
 }

@@ -15,6 +15,7 @@ import { parseSecurityOptions } from './security-options.js';
 import { mergeTmpfsOptions } from './tmpfs-options.js';
 import { checkSysctls } from './validate-sysctls.js';
 import { checkUlimit } from './ulimits.js';
+import { checkOwnUsers, ownIdCount } from './userns-mode.js';
 import { applyHostLimits, type HostLimits } from './validate-resources.js';
 
 export interface ValidationContext {
@@ -40,7 +41,11 @@ export function validateContainer(
   checkNetworkMode(hostConfig);
   checkSecurity(hostConfig);
   checkModes(hostConfig);
-  if (context.remapsUsers === true && hostConfig.UsernsMode === '') checkUserns(hostConfig);
+  const hasOwnUsers = ownIdCount(hostConfig.UsernsMode) !== undefined;
+  if (hasOwnUsers && context.remapsUsers === true)
+    throw invalid(`user namespace mode ${hostConfig.UsernsMode} is not possible with userns-remap`);
+  if (hasOwnUsers || (context.remapsUsers === true && hostConfig.UsernsMode === '')) checkUserns(hostConfig);
+  if (hasOwnUsers) checkOwnUsers(hostConfig);
   const limited = applyHostLimits(hostConfig, facts);
   checkOthers(hostConfig, context);
   const warnings = [...limited.warnings];
@@ -193,7 +198,6 @@ function checkModes(host: HostConfig): void {
     throw invalid(`invalid IPC mode: ${host.IpcMode}`);
   if (!['', 'host'].includes(host.PidMode) && !joins(host.PidMode)) throw invalid(`invalid PID mode: ${host.PidMode}`);
   if (!['', 'host'].includes(host.UTSMode)) throw invalid(`invalid UTS mode: ${host.UTSMode}`);
-  if (!['', 'host'].includes(host.UsernsMode)) throw invalid(`invalid user namespace mode: ${host.UsernsMode}`);
   if (!['', 'private', 'host'].includes(host.CgroupnsMode))
     throw invalid(`invalid cgroup namespace mode: ${host.CgroupnsMode}`);
   if (!['', 'default'].includes(host.Isolation.toLowerCase()))

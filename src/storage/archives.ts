@@ -27,12 +27,16 @@ export class ArchiveWorkers implements Archives {
   }
 
   stat(view: ContainerView, path: string): Promise<PathStat> {
-    return this.#pool.run('path-stat', { view, path, idMaps: this.idMaps });
+    return this.#pool.run('path-stat', { view, path, idMaps: view.maps ?? this.idMaps });
   }
 
   async read(view: ContainerView, path: string): Promise<TarOutput & { stat: PathStat }> {
     const { port1: near, port2: far } = new MessageChannel();
-    const task = this.#pool.run('copy-out', { view, path, idMaps: this.idMaps, port: far }, { transferList: [far] });
+    const task = this.#pool.run(
+      'copy-out',
+      { view, path, idMaps: view.maps ?? this.idMaps, port: far },
+      { transferList: [far] },
+    );
     try {
       const first = once(near, 'message').then(([stat]) => stat as PathStat);
       const stat = await Promise.race([
@@ -46,11 +50,15 @@ export class ArchiveWorkers implements Archives {
     }
   }
 
-  readDirectory(directory: string): TarOutput {
+  readDirectory(directory: string, maps?: IdMaps): TarOutput {
     const { port1: near, port2: far } = new MessageChannel();
     return follow(
       near,
-      this.#pool.run('export-directory', { directory, idMaps: this.idMaps, port: far }, { transferList: [far] }),
+      this.#pool.run(
+        'export-directory',
+        { directory, idMaps: maps ?? this.idMaps, port: far },
+        { transferList: [far] },
+      ),
     );
   }
 
@@ -58,7 +66,7 @@ export class ArchiveWorkers implements Archives {
     const { port1: near, port2: far } = new MessageChannel();
     const task = this.#pool.run(
       'copy-in',
-      { view, path, options, idMaps: this.idMaps, port: far },
+      { view, path, options, idMaps: view.maps ?? this.idMaps, port: far },
       { transferList: [far] },
     );
     // The promise may fail before anybody awaits it.

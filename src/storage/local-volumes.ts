@@ -46,6 +46,11 @@ export class LocalVolumes {
     return mountpoint;
   }
 
+  /** Tells that a volume stands for a directory of the host. */
+  isBind({ options }: VolumeRecord): boolean {
+    return (options?.['o'] ?? '').split(',').some((word) => word === 'bind' || word === 'rbind');
+  }
+
   async closeUse({ name }: VolumeRecord, user: string): Promise<void> {
     const users = this.#users.get(name);
     if (users?.delete(user) && users.size === 0) await this.#unmount(name);

@@ -10,9 +10,10 @@ import {
   messageOf,
   notFound,
 } from '../errors/engine-error.js';
-import type { Owner } from '../ports/id-maps.js';
+import type { IdMaps, Owner } from '../ports/id-maps.js';
 import type { VolumePlace } from '../ports/volume-place.js';
 import type { PluginVolume, VolumePlugins } from '../ports/volume-plugin.js';
+import { withUserNamespace } from '../sys/users/made-namespace.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { checkVolumeOptions } from './local-mount.js';
 import { LocalVolumes } from './local-volumes.js';
@@ -193,7 +194,7 @@ export class Volumes {
     return this.#lock.run(name, async () => {
       const record = this.get(name);
       if (record.driver !== LOCAL_DRIVER) return this.#others.open(record, user);
-      return { root: await this.#local.open(record, user), path: '' };
+      return { root: await this.#local.open(record, user), path: '', isOwn: !this.#local.isBind(record) };
     });
   }
 
@@ -234,10 +235,14 @@ export class Volumes {
 
   /**
    * Makes `target`, in a directory of the daemon, and shows there what is at a subpath ('' for all) of an open volume.
-   * The caller unmounts it. @throws EngineError not-found or invalid for the subpath.
+   * The caller unmounts it. With `maps` its files are those of the users of a container's own.
+   * @throws EngineError not-found or invalid for the subpath; unavailable when the file system cannot map ids.
    */
-  async show(place: VolumePlace, subpath: string, target: string): Promise<void> {
-    await this.#mounters.run('show-volume', { place, subpath, target });
+  async show(place: VolumePlace, subpath: string, target: string, maps?: IdMaps): Promise<void> {
+    if (!maps) return this.#mounters.run('show-volume', { place, subpath, target });
+    await withUserNamespace(maps, (usernsFd) =>
+      this.#mounters.run('show-volume', { place, subpath, target, usernsFd }),
+    );
   }
 
   /**

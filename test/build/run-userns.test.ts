@@ -5,7 +5,8 @@ import { test } from 'node:test';
 import { outputOf } from '../support/build-output.js';
 import { Buildx } from '../support/buildx.js';
 import { buildxPlugins } from '../support/dockerd.js';
-import { IMAGE, RemappedEngine } from '../support/remapped-engine.js';
+import { RemappedEngine } from '../support/remapped-engine.js';
+import { IMAGE } from '../support/users-image.js';
 
 const remapped = new RemappedEngine();
 const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';

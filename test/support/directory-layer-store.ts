@@ -155,6 +155,10 @@ export class DirectoryLayerStore implements LayerStore {
     return this.createWritable(id, parent);
   }
 
+  mapsOf(): undefined {
+    return undefined;
+  }
+
   async mountImage(): Promise<void> {
     throw new Error('there are no mounts');
   }

@@ -1,6 +1,5 @@
-/** A daemon with remapped users for the tests of a file, an image of all kinds of files, and what tests ask of both. */
-import { execFileSync } from 'node:child_process';
-import { chmodSync, lstatSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+/** A daemon with remapped users for the tests of a file, and what tests ask of it. */
+import { chmodSync, lstatSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
@@ -12,25 +11,10 @@ import { Engine, type EngineKind } from './engine.js';
 import { engined } from './engined.js';
 import { callJson } from './http.js';
 import { archiveOf, load, oldArchive } from './image-archives.js';
-import { buildImage, buildLayer, busyboxEntries, everyFileType } from './image-builder.js';
 import { hostGid, hostUid, makeRemapper } from './remapper.js';
+import { IMAGE, image } from './users-image.js';
 
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
-export const image = buildImage({
-  layers: [
-    buildLayer(busyboxEntries()),
-    buildLayer([
-      ...everyFileType(),
-      { path: 'implied/by/this', content: 'its directories have no entries\n' },
-      { path: 'content/', type: 'directory', mode: 0o750, uid: 1500, gid: 50 },
-      { path: 'content/own', content: 'of 1500\n', uid: 1500, gid: 50 },
-      { path: 'content/root', content: 'of root\n' },
-    ]),
-  ],
-});
-/** The name of the image. */
-export const IMAGE = 'test/userns:1';
-
 interface Inspection {
   readonly State: { readonly Pid: number; readonly Health?: { readonly Status: string } };
   readonly GraphDriver: {
@@ -94,16 +78,3 @@ export const owner = (path: string): string => {
   return `${uid}:${gid}`;
 };
 export const hostOwner = (uid: number, gid: number): string => `${hostUid(uid)}:${hostGid(gid)}`;
-export const idsOf = (pid: number): string =>
-  /^Uid:\t(\d+)[^]*^Gid:\t(\d+)/m
-    .exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
-    ?.slice(1, 3)
-    .join(':') ?? '';
-/** `name uid:gid` of the entries of a tar. */
-export const owners = (tar: Buffer): string[] =>
-  execFileSync('tar', ['--numeric-owner', '-tvf', '-'], { input: tar, encoding: 'utf8', maxBuffer: 1 << 26 })
-    .split('\n')
-    .flatMap((line) => {
-      const [, ids = '', , , , name = ''] = line.split(/ +/);
-      return name === '' ? [] : [`${name} ${ids.replace('/', ':')}`];
-    });

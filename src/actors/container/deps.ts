@@ -8,6 +8,7 @@ import type { Logger } from '../../ports/logger.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { SpecBuilder } from '../../ports/runtime.js';
 import type { ProcessStdio, RuntimeChoice, StdioPaths, TaskService } from '../../ports/supervisor.js';
+import type { OwnUsers } from '../../sys/users/own-users.js';
 import type { PauseGate } from './life/pause-gate.js';
 import type { ContainerRecords } from './records.js';
 import type { ContainerRecord } from './container.record.js';
@@ -55,8 +56,12 @@ export interface ContainerDeps {
   readonly ioRoot: string;
   /** Directory for mounts of subpaths of volumes while containers are being started. */
   readonly placesRoot: string;
-  /** Maps users of containers that have a user namespace of their own; undefined: no container has one. */
+  /** Maps users of containers that have no users of their own; undefined: they are the host's. */
   readonly idMaps: IdMaps | undefined;
+  /** Gives containers users of their own. */
+  readonly ownUsers: OwnUsers;
+  /** Directory in which root file systems are shown to runtimes that act as the users of a container's own. */
+  readonly rootsRoot: string;
   /** Directory for the /dev/shm of containers that share theirs. */
   readonly shmRoot: string;
   runtimeFor(record: ContainerRecord): RuntimeChoice;
@@ -109,10 +114,10 @@ export interface VolumeService {
   closeUse(name: string, user: string): Promise<void>;
   /**
    * Makes `target`, whose directory must exist, and shows there what is at a subpath ('' for all) of an open volume.
-   * Nobody can exchange it any more.
-   * @throws EngineError not-found, invalid for a subpath.
+   * Nobody can exchange it any more. With `maps` its files are those of the users of a container's own.
+   * @throws EngineError not-found, invalid for a subpath, unavailable for such users.
    */
-  show(place: VolumePlace, subpath: string, target: string): Promise<void>;
+  show(place: VolumePlace, subpath: string, target: string, maps?: IdMaps): Promise<void>;
   /**
    * Copies the files that the image has at `destination` into an empty volume, or into an empty directory of it, and
    * keeps their attributes. Links stay inside `rootfs`.

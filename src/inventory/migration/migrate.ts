@@ -60,6 +60,7 @@ export async function migrate(context: MigrationContext, to: string): Promise<vo
       const layers = await layersOf(source, images);
       const missing = layers.filter((chainId) => !target.store.find(chainId));
       const due = containers.filter(({ id }) => !existsSync(join(target.containerRoot, id)));
+      checkUsers(source, due);
       await checkSpace(source, target, missing, due);
       print(`${from} to ${to}: ${images.length} images with ${layers.length} layers, ${containers.length} containers`);
       await writeRecord(join(dataRoot, UNFINISHED), { from, to });
@@ -101,6 +102,17 @@ async function sourceOf({ dataRoot, named }: MigrationContext, to: string): Prom
       code: 'MIGRATION_SOURCE',
     });
   return from;
+}
+
+/** Only overlay2 can show images to users of a container's own. */
+function checkUsers({ store }: Place, due: readonly MovedRecord[]): void {
+  const own = due.find(({ id }) => store.mapsOf(id));
+  if (own)
+    throw conflict(
+      `container ${own.name} has users of its own (--userns=auto), which other storage drivers cannot give it: ` +
+        'remove it',
+      { code: 'OWN_USERS' },
+    );
 }
 
 async function checkSpace(

@@ -28,7 +28,7 @@
  * The store never calls two methods for the same container at once, and never passes a layer that may go meanwhile.
  * Every driver passes `test/support/driver-contract`, which includes the end of the process at any moment.
  */
-import type { Owner } from '../../ports/id-maps.js';
+import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import type { Logger } from '../../ports/logger.js';
 import type { Digest } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
@@ -97,6 +97,19 @@ export interface DriverContext {
   readonly labelOf: (id: string) => string | undefined;
 }
 
+/** Mounts that show the files of images, which stay as they are, as those of a container's own users. */
+export interface MappedMounts {
+  /** Gives the root directory of a container, as `createWritable` made it in its directory, to these users. */
+  own(directory: string, maps: IdMaps): Promise<void>;
+  /**
+   * As `StorageDriver.mount`. What the container changes is on the disk as its users on the host own it.
+   * @throws EngineError unavailable when kernel or file system cannot do it.
+   */
+  mount(id: string, below: readonly string[], maps: IdMaps): Promise<void>;
+  /** As `StorageDriver.mountImage`. */
+  mountImage(below: readonly string[], at: string, maps: IdMaps, label?: string): Promise<void>;
+}
+
 /** Rows of `DriverStatus` in info. */
 export type DriverStatus = readonly (readonly [name: string, value: string])[];
 
@@ -158,6 +171,8 @@ export interface StorageDriver {
   movableDifference?(directory: string): string | undefined;
   /** `GraphDriver.Data` in inspect, of the layer or container whose directory this is. */
   data(directory: string, below: readonly string[]): Readonly<Record<string, string>> | null;
+  /** Default: it cannot do that. */
+  readonly mapped?: MappedMounts;
   /** Deletes directories that it filled. Idempotent. */
   remove(paths: readonly string[]): Promise<void>;
   /** Containers stay mounted. */

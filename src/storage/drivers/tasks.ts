@@ -9,5 +9,6 @@ export const DRIVER_TASKS = {
   'compare-trees': async () => (await import('../trees/compare-trees.js')).compareTrees,
   'fill-copy': async () => (await import('./snapshotter/tasks.js')).fillCopy,
   'fill-tree': async () => (await import('../trees/fill-tree.js')).fillTree,
+  'overlay-mount-mapped': async () => (await import('../../sys/mount/mapped-overlay.js')).mountMappedOverlay,
   'fuse-overlayfs-tidy': async () => (await import('./fuse-overlayfs/tasks.js')).tidyUpper,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;

@@ -2,7 +2,7 @@
  * The layer store: its contract is in ports/storage.ts, its directories in layout.ts. The driver keeps and mounts the
  * files (drivers/driver.ts).
  */
-import { closeSync, existsSync, openSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, realpath, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -21,7 +21,6 @@ import type {
 import { makeDirectories } from '../../sys/files/make-directories.js';
 import { letPass } from '../../sys/users/id-access.js';
 import { rootOwner } from '../../sys/users/id-maps.js';
-import { markTopDirectory } from '../../sys/files/inode.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import { toBytePath } from '../byte-path.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
@@ -33,6 +32,7 @@ import { InitLayers } from './init-layers.js';
 import { DIFFERENCE, Layout } from './layout.js';
 import { isOpaque } from './marks.js';
 import { MAX_DEPTH, ReadOnlyLayers } from './read-only-layers.js';
+import { spreadLayers } from './spread-layers.js';
 import { tarStream } from './tar-stream.js';
 import { Trash } from './trash.js';
 import { WritableLayers } from './writable-layers.js';
@@ -70,19 +70,6 @@ export async function openLayerStore(options: LayerStoreOptions): Promise<Driver
   spreadLayers(layout.staging);
   const driver = await row.open({ layout, workers, log, storageOpts, owner, labelOf });
   return new DriverLayerStore({ row, driver, layout, workers, log, idMaps });
-}
-
-/**
- * Spreads layers over the disk. ext4 would put a new layer where an old one was just deleted, and search there past
- * every inode that was freed in the last minutes: unpacking many small files took ten times as long.
- */
-function spreadLayers(staging: string): void {
-  const fd = openSync(staging, 'r');
-  try {
-    markTopDirectory(fd);
-  } finally {
-    closeSync(fd);
-  }
 }
 
 const READER_THREADS = 2;
@@ -255,8 +242,13 @@ export class DriverLayerStore implements LayerStore {
     id: string,
     parent: Digest | undefined,
     storageOpt: Readonly<Record<string, string>> = {},
+    maps?: IdMaps,
   ): Promise<void> {
-    await this.#writable.create(id, parent, { storageOpt });
+    await this.#writable.create(id, parent, { storageOpt, maps });
+  }
+
+  mapsOf(id: string): IdMaps | undefined {
+    return this.#writable.mapsOf(id);
   }
 
   createBrief(id: string, parent: Digest | undefined, { isBare }: { readonly isBare: boolean }): Promise<void> {
@@ -271,8 +263,10 @@ export class DriverLayerStore implements LayerStore {
     return this.#writable.unmount(id);
   }
 
-  mountImage(chainId: Digest, at: string, label?: string): Promise<void> {
-    return this.#parts.driver.mountImage(this.#readOnly.directories(chainId), at, label);
+  mountImage(chainId: Digest, at: string, label?: string, maps?: IdMaps): Promise<void> {
+    const { driver } = this.#parts;
+    const below = this.#readOnly.directories(chainId);
+    return (maps && driver.mapped?.mountImage(below, at, maps, label)) ?? driver.mountImage(below, at, label);
   }
 
   removeWritable(id: string): Promise<void> {
@@ -308,17 +302,19 @@ export class DriverLayerStore implements LayerStore {
 
   async commitWritable(id: string): Promise<LayerInfo> {
     const parent = this.#writable.parentOf(id);
-    return this.#stageFrom(parent, `committing the changes of ${id}`, ({ diffDir, tarSplitPath, idMaps }) =>
-      this.#writable.withDifference(id, false, (upperDir) =>
-        this.#parts.workers.run('commit-diff', { upperDir, diffDir, tarSplitPath, idMaps }),
-      ),
-    );
+    return this.#stageFrom(parent, `committing the changes of ${id}`, ({ diffDir, tarSplitPath, idMaps }) => {
+      const upperMaps = this.#writable.mapsOf(id) ?? idMaps;
+      return this.#writable.withDifference(id, false, (upperDir) =>
+        this.#parts.workers.run('commit-diff', { upperDir, upperMaps, diffDir, tarSplitPath, idMaps }),
+      );
+    });
   }
 
   async sealWritable(id: string): Promise<LayerInfo> {
     const { driver, layout, workers } = this.#parts;
     const parent = this.#writable.parentOf(id);
-    const difference = driver.movableDifference?.(layout.container(id));
+    const hasOwnUsers = this.#writable.mapsOf(id) !== undefined;
+    const difference = hasOwnUsers ? undefined : driver.movableDifference?.(layout.container(id));
     if (difference === undefined) {
       const layer = await this.commitWritable(id);
       await this.#writable.remove(id);
@@ -330,7 +326,8 @@ export class DriverLayerStore implements LayerStore {
       return await this.#stageFrom(parent, `committing the changes of ${id}`, async (staged) => {
         const { diffDir, tarSplitPath, idMaps } = staged;
         const sealed = await workers.run('seal-diff', { upperDir, tarSplitPath, idMaps });
-        if (!sealed) return workers.run('commit-diff', { upperDir, diffDir, tarSplitPath, idMaps });
+        const upper = { upperDir, upperMaps: idMaps };
+        if (!sealed) return workers.run('commit-diff', { ...upper, diffDir, tarSplitPath, idMaps });
         // The directory of the stage is empty: it gives way.
         await rename(upperDir, diffDir);
         return sealed;

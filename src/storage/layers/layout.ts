@@ -5,7 +5,8 @@
  *                                       and the containers above it
  *   index/<64 hex of the chain ID>.json  the record that makes a read-only layer exist
  *   writable/<id>/parent                layers of containers, with what the driver keeps of them; `parent` is a link
- *                                       whose text is the chain ID; without an image `init` is here
+ *                                       whose text is the chain ID; without an image `init` is here; `id-maps` is
+ *                                       there when it has users of its own
  *   unsynced/<short id>                 layers whose data may not be on the disk yet (durability.ts)
  *   staging/<random>                    being filled; moved into one of the above when complete
  *   trash/<random>                      moved out of one of the above, being deleted

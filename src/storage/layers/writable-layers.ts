@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readlink, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { conflict, internal, invalid, notFound } from '../../errors/engine-error.js';
-import type { Owner } from '../../ports/id-maps.js';
+import { conflict, internal, invalid, notFound, unavailable } from '../../errors/engine-error.js';
+import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import type { Digest } from '../../ports/storage.js';
 import { letPass } from '../../sys/users/id-access.js';
 import type { StorageDriver } from '../drivers/driver.js';
@@ -11,6 +11,7 @@ import { KeyedLock } from '../keyed-lock.js';
 import { storageError } from '../storage-error.js';
 import type { InitLayers } from './init-layers.js';
 import type { Layout } from './layout.js';
+import { mapsLink, mapsText, readMaps } from './maps-link.js';
 import { NO_PARENT, parentLink } from './parent-link.js';
 import type { ReadOnlyLayers } from './read-only-layers.js';
 import type { Trash } from './trash.js';
@@ -22,6 +23,8 @@ interface WritableLayer {
   readonly isBare: boolean;
   /** It is for one mount. Such a layer, as a bare one, is used by no later daemon, so this is not on the disk. */
   readonly isBrief: boolean;
+  /** Its files belong to the users of a container that has users of its own. */
+  readonly maps: IdMaps | undefined;
   /** Calls of `mount` without their `unmount`. */
   mounts: number;
   /** Whether it is mounted; it may be from the time of an earlier daemon. */
@@ -33,6 +36,8 @@ export interface WritableOptions {
   /** Leaves out the init layer. */
   readonly isBare?: boolean;
   readonly isBrief?: boolean;
+  /** The files below are shown as those of these users, who own what is changed. */
+  readonly maps?: IdMaps | undefined;
 }
 
 export interface WritableLayersDeps {
@@ -65,6 +70,7 @@ export class WritableLayers {
           parent: parent === NO_PARENT ? undefined : (parent as Digest),
           isBare: false,
           isBrief: false,
+          maps: await readMaps(layout.container(id)),
           mounts: 0,
           isMounted,
         });
@@ -79,6 +85,11 @@ export class WritableLayers {
 
   ids(): string[] {
     return [...this.#layers.keys()];
+  }
+
+  /** Returns the users of a layer's own; undefined when it has none, or does not exist. */
+  mapsOf(id: string): IdMaps | undefined {
+    return this.#layers.get(id)?.maps;
   }
 
   /** Returns the layer below a writable one. @throws EngineError not-found. */
@@ -103,7 +114,11 @@ export class WritableLayers {
   create(id: string, parent: Digest | undefined, options: WritableOptions): Promise<void> {
     if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(id)) throw invalid(`invalid layer id ${JSON.stringify(id)}`);
     const { layout, driver, trash, owner } = this.deps;
-    const { storageOpt = {}, isBare = false, isBrief = false } = options;
+    const { storageOpt = {}, isBare = false, isBrief = false, maps } = options;
+    if (maps && !driver.mapped)
+      throw unavailable(
+        'users of its own for a container: the storage driver cannot show images to them; overlay2 can',
+      );
     return this.#lock.run(id, async () => {
       if (this.#layers.has(id)) throw conflict(`writable layer ${id} exists already`, { code: 'LAYER_EXISTS' });
       const staging = layout.newStaging();
@@ -112,6 +127,10 @@ export class WritableLayers {
         await letPass(staging, owner);
         const below = isBare ? this.deps.readOnly.directories(parent) : await this.#makeBelow(staging, parent);
         await driver.createWritable(staging, below, storageOpt, id);
+        if (maps) {
+          await driver.mapped?.own(staging, maps);
+          await symlink(mapsText(maps), mapsLink(staging));
+        }
         await symlink(parent ?? NO_PARENT, parentLink(staging));
         await rename(staging, layout.container(id));
       } catch (error) {
@@ -120,7 +139,7 @@ export class WritableLayers {
       } finally {
         layout.leaveStaging(staging);
       }
-      this.#layers.set(id, { id, parent, isBare, isBrief, mounts: 0, isMounted: false });
+      this.#layers.set(id, { id, parent, isBare, isBrief, maps, mounts: 0, isMounted: false });
     });
   }
 
@@ -141,7 +160,8 @@ export class WritableLayers {
     return this.#lock.run(id, async () => {
       const layer = this.#get(id);
       if (!layer.isMounted) {
-        await driver.mount(id, this.below(id), layer.isBrief);
+        if (layer.maps) await driver.mapped?.mount(id, this.below(id), layer.maps);
+        else await driver.mount(id, this.below(id), layer.isBrief);
         layer.isMounted = true;
       }
       layer.mounts++;

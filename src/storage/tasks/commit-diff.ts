@@ -1,11 +1,14 @@
 /** Worker task: makes a read-only layer of a container's changes. */
+import type { IdMaps } from '../../ports/id-maps.js';
 import { diffTar } from '../tar/diff.js';
 import { type UnpackedTar, type UnpackTarget, unpackTar } from './unpack-tar.js';
 
 export interface CommitDiffInput extends UnpackTarget {
   readonly upperDir: string;
+  /** Maps the owners of the container's files to this host. */
+  readonly upperMaps: IdMaps | undefined;
 }
 
-export function commitDiff({ upperDir, ...target }: CommitDiffInput): UnpackedTar {
-  return unpackTar(diffTar(upperDir, target.idMaps), target);
+export function commitDiff({ upperDir, upperMaps, ...target }: CommitDiffInput): UnpackedTar {
+  return unpackTar(diffTar(upperDir, upperMaps), target);
 }

@@ -12,7 +12,7 @@ import { storageError } from '../storage-error.js';
  * the root user of `idMaps`. @throws what `use` throws, and as openMountView.
  */
 export async function withView<T>(
-  { rootfs, mounts, tmpfs, procFd }: ContainerView,
+  { rootfs, mounts, tmpfs, procFd, usernsFd }: ContainerView,
   idMaps: IdMaps | undefined,
   use: (rootFd: number) => T | Promise<T>,
 ): Promise<T> {
@@ -23,6 +23,7 @@ export async function withView<T>(
   const view = openMountView({
     rootfs,
     mounts,
+    usernsFd,
     ...(procFd === undefined ? {} : { running: { procFd, destinations } }),
   });
   try {

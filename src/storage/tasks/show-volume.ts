@@ -4,10 +4,11 @@
  */
 import { fstatSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { internal, invalid, messageOf, notFound } from '../../errors/engine-error.js';
+import { internal, invalid, messageOf, notFound, unavailable } from '../../errors/engine-error.js';
 import type { VolumePlace } from '../../ports/volume-place.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { O_PATH, openInRoot, openNested } from '../../sys/files/open-in-root.js';
+import { attachTree, cloneTreeOf, mapIds } from '../../sys/mount/mount-tree.js';
 import { mountNow } from '../../sys/mount/mount.js';
 
 export interface ShowVolumeInput {
@@ -16,6 +17,8 @@ export interface ShowVolumeInput {
   readonly subpath: string;
   /** A path in a directory of the daemon. It is made as a directory or as a file. */
   readonly target: string;
+  /** Descriptor of a user namespace: the files are shown as those of its users. */
+  readonly usernsFd?: number;
 }
 
 // linux/mount.h
@@ -23,19 +26,34 @@ const MS_BIND = 4096;
 const MS_REC = 16384;
 
 /** @throws EngineError not-found or invalid for the subpath, internal for the volume itself. */
-export function showVolume({ place, subpath, target }: ShowVolumeInput): void {
+export function showVolume({ place, subpath, target, usernsFd }: ShowVolumeInput): void {
   const volume = openVolume(place);
   try {
     const fd = subpath === '' ? volume : openSubpath(volume, join(place.root, place.path), subpath);
     try {
       if (fstatSync(fd).isDirectory()) mkdirSync(target);
       else writeFileSync(target, '');
-      mountNow(`/proc/self/fd/${fd}`, target, '', MS_BIND | MS_REC, '');
+      if (usernsFd === undefined) mountNow(`/proc/self/fd/${fd}`, target, '', MS_BIND | MS_REC, '');
+      else showMapped(fd, usernsFd, target, join(place.root, place.path));
     } finally {
       if (fd !== volume) closeFd(fd);
     }
   } finally {
     closeFd(volume);
+  }
+}
+
+function showMapped(fd: number, usernsFd: number, target: string, mountpoint: string): void {
+  const tree = cloneTreeOf(fd, true);
+  try {
+    mapIds(tree, usernsFd);
+    attachTree(tree, target);
+  } catch (error) {
+    throw unavailable(`the file system of volume ${mountpoint} cannot map users: ${messageOf(error)}`, {
+      cause: error,
+    });
+  } finally {
+    closeFd(tree);
   }
 }
 

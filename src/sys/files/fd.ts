@@ -1,11 +1,14 @@
 /**
  * File descriptors that Node keeps to itself: duplicating, closing, and looking into sockets without taking anything.
  */
+import { constants } from 'node:fs';
 import koffi from 'koffi';
 import { libc, syscallError } from '../ffi/libc.js';
 
 // linux/fcntl.h and linux/socket.h; the same on every architecture that we have binaries for.
 const F_DUPFD_CLOEXEC = 1030;
+const F_GETFL = 3;
+const F_SETFL = 4;
 const MSG_PEEK = 0x02;
 const MSG_DONTWAIT = 0x40;
 const EAGAIN = 11;
@@ -27,6 +30,11 @@ const recv = libc.func<[fd: number, buffer: Uint8Array, length: number, flags: n
  */
 export function duplicateFd(fd: number): number {
   return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/** Makes reads and writes wait, for a program that gets the descriptor. @throws EngineError code EBADF. */
+export function makeBlocking(fd: number): void {
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) & ~constants.O_NONBLOCK);
 }
 
 /** Closes a descriptor that no Node object owns. @throws EngineError code EBADF. */

@@ -11,6 +11,7 @@ import { internal } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';
 import { O_PATH, openInRoot, openNested } from '../files/open-in-root.js';
+import { attachTree, attachTreeAt, cloneTree, cloneTreeOf, mapIds } from './mount-tree.js';
 
 /** A host file or directory at a place inside the container. */
 export interface ViewMount {
@@ -20,6 +21,8 @@ export interface ViewMount {
   /** An absolute path inside the container. */
   readonly destination: string;
   readonly readOnly: boolean;
+  /** It shows its files as those of the users of `ViewSource.usernsFd`. */
+  readonly isMapped?: boolean;
 }
 
 export interface ViewSource {
@@ -27,6 +30,8 @@ export interface ViewSource {
   readonly rootfs: string;
   /** For a container that does not run: what a start would mount, parents first. */
   readonly mounts: readonly ViewMount[];
+  /** Descriptor of a user namespace, for mounts whose ids are mapped. */
+  readonly usernsFd?: number | undefined;
   /** For a container that runs. */
   readonly running?: {
     /** An open `/proc/<pid>` of its init process, which cannot come to mean another process. */
@@ -43,21 +48,12 @@ export interface MountView {
   close(): void;
 }
 
-// Numbers of the newer system calls are the same on every architecture; pivot_root is old.
-const SYS_OPEN_TREE = 428;
-const SYS_MOVE_MOUNT = 429;
+// The number of pivot_root, which is old, differs between architectures.
 const SYS_PIVOT_ROOT = process.arch === 'x64' ? 155 : 41;
 // linux/sched.h
 const CLONE_FS = 0x200;
 const CLONE_NEWNS = 0x20000;
 // linux/mount.h
-const OPEN_TREE_CLONE = 1;
-const OPEN_TREE_CLOEXEC = 0o2000000;
-const AT_RECURSIVE = 0x8000;
-const AT_EMPTY_PATH = 0x1000;
-const AT_FDCWD = -100;
-const MOVE_MOUNT_F_EMPTY_PATH = 0x04;
-const MOVE_MOUNT_T_EMPTY_PATH = 0x40;
 const MS_RDONLY = 1;
 const MS_REMOUNT = 32;
 const MS_BIND = 4096;
@@ -66,17 +62,6 @@ const MS_PRIVATE = 1 << 18;
 const MNT_DETACH = 2;
 
 const open = libc.checked<[path: string, flags: number]>('open', 'int open(const char *path, int flags)');
-const openTree = libc.checked<[number: number, dirfd: number, path: string, flags: number]>(
-  'open_tree',
-  'long syscall(long number, int dirfd, const char *path, unsigned int flags)',
-);
-const moveMount = libc.checked<
-  [number: number, from: number, fromPath: string, to: number, toPath: string, flags: number]
->(
-  'move_mount',
-  'long syscall(long number, int from_dirfd, const char *from_path, int to_dirfd, const char *to_path, ' +
-    'unsigned int flags)',
-);
 const pivotRoot = libc.checked<[number: number, newRoot: string, putOld: string]>(
   'pivot_root',
   'long syscall(long number, const char *new_root, const char *put_old)',
@@ -125,11 +110,12 @@ export function openMountView(source: ViewSource): MountView {
   }
 }
 
-function cloneStopped({ rootfs, mounts }: ViewSource, trees: Tree[]): void {
+function cloneStopped({ rootfs, mounts, usernsFd }: ViewSource, trees: Tree[]): void {
   trees.push({ fd: cloneTree(rootfs, false), destination: '/', readOnly: false });
-  for (const { source, paths = [], destination, readOnly } of mounts) {
+  for (const { source, paths = [], destination, readOnly, isMapped = false } of mounts) {
     const fd = named(source, () => (paths.length === 0 ? cloneTree(source, true) : cloneSubtree(source, paths)));
     trees.push({ fd, destination, readOnly });
+    if (isMapped && usernsFd !== undefined) named(source, () => mapIds(fd, usernsFd));
   }
 }
 
@@ -174,7 +160,7 @@ function assemble(rootfs: string, trees: readonly Tree[], makePlaces: boolean): 
   let namespace = -1;
   try {
     mount(null, '/', null, MS_REC | MS_PRIVATE, null);
-    moveMount(SYS_MOVE_MOUNT, root, '', AT_FDCWD, rootfs, MOVE_MOUNT_F_EMPTY_PATH);
+    attachTree(root, rootfs);
     for (const tree of trees.slice(1)) attach(root, tree, makePlaces);
     namespace = open('/proc/thread-self/ns/mnt', constants.O_RDONLY | CLOEXEC);
     mount(null, rootfs, null, MS_REC | MS_PRIVATE, null);
@@ -202,7 +188,7 @@ function attach(root: number, { fd, destination, readOnly }: Tree, makePlace: bo
   // Below a file system of the kernel, which the view leaves out.
   if (place === undefined) return;
   try {
-    moveMount(SYS_MOVE_MOUNT, fd, '', place, '', MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+    attachTreeAt(fd, place);
   } finally {
     closeFd(place);
   }
@@ -247,14 +233,10 @@ function mountPoint(root: number, destination: string, isDirectory: boolean): nu
   }
 }
 
-function cloneTree(path: string, recursive: boolean): number {
-  return openTree(SYS_OPEN_TREE, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (recursive ? AT_RECURSIVE : 0));
-}
-
 function cloneSubtree(source: string, paths: readonly string[]): number {
   const place = openNested(source, paths, O_PATH);
   try {
-    return openTree(SYS_OPEN_TREE, place, '', OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
+    return cloneTreeOf(place, true);
   } finally {
     closeFd(place);
   }

@@ -1,6 +1,8 @@
 /** A new container gets its directory, its writable layer and its mounts, and is written to disk. */
 import type { Pace } from '../../kit/pace.js';
 import type { ContainerRecord } from '../container.record.js';
+import type { ContainerDeps } from '../deps.js';
+import { ownIdCount } from '../../../runtime/userns-mode.js';
 import { allDone, Undo } from '../life/undo.js';
 import { pinVolumes, realizeMounts } from '../mounts/mounts.js';
 import type { EffectTools } from './tools.js';
@@ -18,10 +20,7 @@ export async function createContainer(
   try {
     undo.add('container directory', () => records.remove(record.id));
     undo.add('writable layer', () => layers.removeWritable(record.id));
-    await allDone([
-      records.createDir(record.id),
-      pace.unlimited(layers.createWritable(record.id, record.topLayer, record.hostConfig.StorageOpt)),
-    ]);
+    await allDone([records.createDir(record.id), pace.unlimited(createWritable(deps, record))]);
     const made = await pace.unlimited(realizeMounts(deps, record, undo, pins));
     signal.throwIfAborted();
     await records.save(made);
@@ -32,4 +31,25 @@ export async function createContainer(
   } finally {
     pins.release();
   }
+}
+
+/**
+ * Makes the writable layer, with the users of the container's own if it wants some. They are on the disk with the layer
+ * before anything of the container uses them, and free again when it is gone.
+ */
+async function createWritable(
+  { layers, ownUsers }: ContainerDeps,
+  { id, topLayer, hostConfig: { StorageOpt, UsernsMode } }: ContainerRecord,
+): Promise<void> {
+  const count = ownIdCount(UsernsMode);
+  if (count === undefined) return layers.createWritable(id, topLayer, StorageOpt);
+  const maps = await ownUsers.take(id, count);
+  try {
+    await layers.createWritable(id, topLayer, StorageOpt, maps);
+  } finally {
+    ownUsers.done(id);
+  }
+  // It shows now, rather than at the start, whether this host can do it.
+  await layers.mount(id);
+  await layers.unmount(id);
 }

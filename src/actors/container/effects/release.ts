@@ -1,5 +1,6 @@
 /** The end of a run of a container: its last output is read, then all that it held is given back. */
 import type { ContainerRecord } from '../container.record.js';
+import { removeRoot } from '../mounts/root-place.js';
 import { closeSharedMemory } from '../mounts/shared-memory.js';
 import { VolumeUse } from '../mounts/volume-use.js';
 import { leaveNetworks } from '../network/networks.js';
@@ -39,6 +40,7 @@ export async function releaseContainer(tools: EffectTools, record: ContainerReco
     deps.layers.unmount(record.id),
     new VolumeUse(deps, record).close(),
     closeSharedMemory(deps, record),
+    removeRoot(deps, record),
   ]);
   logFailures(deps, record.id, 'releasing a stopped container', results);
   return released;

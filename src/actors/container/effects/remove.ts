@@ -2,6 +2,7 @@
 import type { Pace } from '../../kit/pace.js';
 import type { RemoveInput } from '../container.effects.types.js';
 import { removeAnonymousVolumes } from '../mounts/mounts.js';
+import { removeRoot } from '../mounts/root-place.js';
 import { removeStreams } from '../streams/stream-files.js';
 import { logFailures, type EffectTools } from './tools.js';
 
@@ -15,6 +16,7 @@ export async function removeContainer(
   const results = await Promise.allSettled([
     pace.unlimited(deps.layers.removeWritable(record.id)),
     deps.releaseHolds(record.id),
+    removeRoot(deps, record),
     ios.remove(record.id).then(() => removeStreams(deps.ioRoot, record.id)),
     options.volumes ? pace.unlimited(removeAnonymousVolumes(deps, record)) : undefined,
   ]);

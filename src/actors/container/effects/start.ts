@@ -8,6 +8,7 @@ import type { ContainerDeps, ContainerFiles } from '../deps.js';
 import { networkingFailed, startError } from '../life/start-error.js';
 import { allDone, Undo } from '../life/undo.js';
 import { labelFiles } from '../mounts/labels.js';
+import { hideRoot, showRoot } from '../mounts/root-place.js';
 import { closeSharedMemory, openSharedMemory } from '../mounts/shared-memory.js';
 import { usernsMaps } from '../mounts/userns.js';
 import { VolumeUse } from '../mounts/volume-use.js';
@@ -59,7 +60,7 @@ export async function startContainer(
     const ownSandbox =
       userns && netnsPath === undefined ? creating.then(({ pid }) => keepSandbox(deps, id, pid, undo)) : undefined;
     const [{ pid }, attached] = await allDone([creating, join(deps, starting, undo, ownSandbox)]);
-    await volumes.freePlaces();
+    await Promise.all([volumes.freePlaces(), hideRoot(deps, id)]);
     await io.started();
     await saved;
     signal.throwIfAborted();
@@ -79,10 +80,11 @@ export async function startContainer(
   }
 }
 
-async function mountRoot({ layers }: ContainerDeps, id: string, undo: Undo): Promise<string> {
+async function mountRoot(deps: ContainerDeps, id: string, undo: Undo): Promise<string> {
+  const { layers } = deps;
   const rootfs = await layers.mount(id);
   undo.add('root filesystem', () => layers.unmount(id));
-  return rootfs;
+  return showRoot(deps, id, rootfs, undo);
 }
 
 async function writeLabelledFiles(deps: ContainerDeps, starting: ContainerRecord): Promise<ContainerFiles> {

@@ -9,9 +9,12 @@ import type { VolumePlace } from '../../../ports/volume-place.js';
 import type { Logger } from '../../../ports/logger.js';
 import type { LayerStore } from '../../../ports/storage.js';
 import type { TaskService } from '../../../ports/supervisor.js';
+import { closeFd } from '../../../sys/files/fd.js';
 import { detachMount } from '../../../sys/mount/mount.js';
+import { openUserNamespace } from '../../../sys/users/made-namespace.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { VolumeService } from '../deps.js';
+import { optional } from '../effects/tools.js';
 import type { ContainerDirectory } from '../directory.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 
@@ -105,7 +108,7 @@ export class ContainerArchives {
     if (status === 'dead') throw conflict(`You cannot export container ${record.id} which is Dead`);
     if (status === 'removing') throw conflict(`You cannot export container ${record.id} which is being removed`);
     const rootfs = await this.deps.layers.mount(record.id);
-    const output = this.deps.archives.readDirectory(rootfs);
+    const output = this.deps.archives.readDirectory(rootfs, this.deps.layers.mapsOf(record.id));
     this.#after(output.ended, () => this.deps.layers.unmount(record.id));
     this.deps.emit('export', record);
     return output;
@@ -138,7 +141,9 @@ export class ContainerArchives {
   async #openView(record: ContainerRecord): Promise<{ view: ContainerView; close: () => Promise<void> }> {
     const { layers } = this.deps;
     const rootfs = await layers.mount(record.id);
+    const maps = layers.mapsOf(record.id);
     let proc: FileHandle | undefined;
+    let usernsFd: number | undefined;
     const volumes = new Map<string, VolumePlace>();
     /** Places where images are mounted, by destination. */
     const images = new Map<string, string>();
@@ -146,6 +151,7 @@ export class ContainerArchives {
     const places = join(this.deps.placesRoot, user);
     const close = async (): Promise<void> => {
       await proc?.close();
+      if (usernsFd !== undefined) closeFd(usernsFd);
       for (const place of images.values()) await detachMount(place);
       if (images.size > 0) await rm(places, { recursive: true });
       // A volume whose driver fails must not keep the other volumes in use, nor make the finished copy fail.
@@ -159,6 +165,7 @@ export class ContainerArchives {
     };
     try {
       proc = await this.#openProcess(record);
+      if (maps && !proc) usernsFd = await openUserNamespace(maps);
       const { ReadonlyRootfs: isRootReadOnly, Tmpfs = {} } = record.hostConfig;
       const own = await this.#ownFiles(record);
       for (const { Type, Name, Destination, TopLayer } of record.mounts) {
@@ -168,7 +175,7 @@ export class ContainerArchives {
         const place = join(places, String(images.size));
         await makeDirectories(place, { mode: 0o700 });
         images.set(Destination, place);
-        if (TopLayer !== undefined) await layers.mountImage(TopLayer, place);
+        if (TopLayer !== undefined) await layers.mountImage(TopLayer, place, undefined, maps);
       }
       const asked = record.mounts
         .filter(({ Type }) => Type !== 'tmpfs')
@@ -177,7 +184,7 @@ export class ContainerArchives {
           const source = place?.root ?? images.get(destination) ?? Source;
           const subpath = Spec?.VolumeOptions?.Subpath ?? Spec?.ImageOptions?.Subpath ?? '';
           const paths = [place?.path ?? '', subpath].filter((path) => path !== '');
-          return { source, paths, destination, readOnly: !RW };
+          return { source, paths, destination, readOnly: !RW, isMapped: place?.isOwn === true };
         });
       const tmpfs = [
         ...record.mounts
@@ -192,7 +199,8 @@ export class ContainerArchives {
         ...own.filter(({ destination }) => !asked.some((mount) => mount.destination === destination)),
         ...asked,
       ].toSorted((a, b) => depth(a.destination) - depth(b.destination));
-      return { view: { rootfs, mounts, tmpfs, isRootReadOnly, ...(proc ? { procFd: proc.fd } : {}) }, close };
+      const open = { ...optional('procFd', proc?.fd), ...optional('usernsFd', usernsFd), ...optional('maps', maps) };
+      return { view: { rootfs, mounts, tmpfs, isRootReadOnly, ...open }, close };
     } catch (error) {
       await close();
       throw error;

@@ -14,8 +14,8 @@ export interface FilesDeps {
   readonly network: NetworkDriver;
   readonly find: (id: string) => ContainerRecord | undefined;
   readonly dir: (id: string) => string;
-  /** The owner of the files: root, as containers have it. */
-  readonly owner: Owner;
+  /** Returns the owner of the files: root, as the container has it. */
+  readonly owner: (record: ContainerRecord) => Owner;
   readonly settings: () => {
     readonly dns: readonly string[];
     readonly dnsSearch: readonly string[];
@@ -88,7 +88,7 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
     ),
     writeFile(files.resolvConf, resolvConfFile(hasNames ? behindResolver(resolver) : resolver)),
   ]);
-  const { uid, gid } = deps.owner;
+  const { uid, gid } = deps.owner(record);
   if (uid !== 0 || gid !== 0) await Promise.all(Object.values(files).map((file: string) => chown(file, uid, gid)));
   return files;
 }

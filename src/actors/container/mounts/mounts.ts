@@ -1,11 +1,12 @@
 /** Makes the planned mounts of a new container real: volumes, and what the image has in their place. */
 import { closeSync, constants, fstatSync, opendirSync, openSync } from 'node:fs';
-import { chown, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { chown, rmdir, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { invalid, isEngineError, messageOf } from '../../../errors/engine-error.js';
 import type { MountPoint } from '../../../ports/container.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import { closeFd } from '../../../sys/files/fd.js';
+import { detachMount } from '../../../sys/mount/mount.js';
 import { O_PATH, openInRoot } from '../../../sys/files/open-in-root.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
@@ -97,6 +98,7 @@ async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: read
   for (const copy of copies) if (copy.needsMount || isFillable(copy.mountpoint, copy.subpath)) wanted.push(copy);
   if (wanted.length === 0) return;
   const rootfs = await deps.layers.mount(record.id);
+  const plain = await plainImage(deps, record);
   try {
     for (const copy of wanted) {
       const { mountpoint, destination, needsMount } = copy;
@@ -105,25 +107,46 @@ async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: read
         throw invalid(`cannot mount volume over existing file, file exists ${destination}`, {
           code: 'VOLUME_OVER_FILE',
         });
-      const source = { rootfs, destination };
-      if (!needsMount) await deps.volumes.populate({ root: mountpoint, path: '' }, copy.subpath, source);
-      else if (found === 'directory') await populateMounted(deps, copy, source, record.id);
+      const own = { rootfs: plain?.rootfs ?? rootfs, destination };
+      if (!needsMount) await deps.volumes.populate({ root: mountpoint, path: '' }, copy.subpath, own);
+      else if (found === 'directory')
+        await populateMounted(deps, copy, (isOwn) => (isOwn ? own : { rootfs, destination }), record.id);
     }
   } finally {
+    await plain?.close();
     await deps.layers.unmount(record.id);
   }
+}
+
+/**
+ * For a container with users of its own: shows the files of the image with the owners that it sees, because volumes of
+ * the daemon are kept like that.
+ */
+async function plainImage(
+  { layers, placesRoot }: ContainerDeps,
+  { id, topLayer }: ContainerRecord,
+): Promise<{ readonly rootfs: string; close(): Promise<void> } | undefined> {
+  if (!layers.mapsOf(id)) return undefined;
+  const rootfs = join(placesRoot, `copy-up-${id}`);
+  await makeDirectories(rootfs, { mode: 0o700 });
+  if (topLayer !== undefined) await layers.mountImage(topLayer, rootfs);
+  const close = async (): Promise<void> => {
+    await detachMount(rootfs);
+    await rmdir(rootfs);
+  };
+  return { rootfs, close };
 }
 
 async function populateMounted(
   { volumes }: ContainerDeps,
   { name, subpath }: CopyUp,
-  source: { readonly rootfs: string; readonly destination: string },
+  sourceFor: (isOwn: boolean) => { readonly rootfs: string; readonly destination: string },
   id: string,
 ): Promise<void> {
   const user = `copy-up ${id}`;
   const place = await volumes.open(name, user);
   try {
-    await volumes.populate(place, subpath, source);
+    await volumes.populate(place, subpath, sourceFor(place.isOwn === true));
   } finally {
     await volumes.closeUse(name, user);
   }

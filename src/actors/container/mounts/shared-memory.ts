@@ -6,17 +6,17 @@ import { rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid } from '../../../errors/engine-error.js';
 import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
-import { rootOwner } from '../../../sys/users/id-maps.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
+import { filesRoot } from './userns.js';
 
 // linux/mount.h
 const MS_NOSUID = 2;
 const MS_NODEV = 4;
 const MS_NOEXEC = 8;
 
-type Deps = Pick<ContainerDeps, 'shmRoot' | 'idMaps' | 'relabel'>;
+type Deps = Pick<ContainerDeps, 'shmRoot' | 'idMaps' | 'layers' | 'relabel'>;
 
 /** Mounts the shared memory of a container that starts and may be a donor. */
 export async function openSharedMemory(deps: Deps, record: ContainerRecord): Promise<void> {
@@ -29,7 +29,7 @@ export async function openSharedMemory(deps: Deps, record: ContainerRecord): Pro
   await closeSharedMemory(deps, record);
   const dir = join(deps.shmRoot, id);
   await makeDirectories(dir, { mode: 0o700 });
-  const { uid, gid } = rootOwner(deps.idMaps);
+  const { uid, gid } = filesRoot(deps, record);
   const context = deps.relabel && record.labels ? `,context="${record.labels.mountLabel}"` : '';
   await mountFileSystem(
     'shm',

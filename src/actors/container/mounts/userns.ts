@@ -1,17 +1,30 @@
 /** The user namespaces of containers. */
 import { readlinkSync } from 'node:fs';
-import { conflict } from '../../../errors/engine-error.js';
-import type { IdMaps } from '../../../ports/id-maps.js';
+import { conflict, internal } from '../../../errors/engine-error.js';
+import type { IdMaps, Owner } from '../../../ports/id-maps.js';
 import { ownsSandbox } from '../../../runtime/namespaces.js';
+import { ownIdCount } from '../../../runtime/userns-mode.js';
+import { rootOwner } from '../../../sys/users/id-maps.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 
+type UsernsDeps = Pick<ContainerDeps, 'idMaps' | 'layers'>;
+
 /** Returns the id maps of a container's own user namespace; undefined for a container that has the host's. */
 export function usernsMaps(
-  { idMaps }: Pick<ContainerDeps, 'idMaps'>,
-  { hostConfig }: ContainerRecord,
+  { idMaps, layers }: UsernsDeps,
+  { id, hostConfig: { UsernsMode } }: ContainerRecord,
 ): IdMaps | undefined {
-  return hostConfig.UsernsMode === 'host' ? undefined : idMaps;
+  if (ownIdCount(UsernsMode) === undefined) return UsernsMode === 'host' ? undefined : idMaps;
+  const own = layers.mapsOf(id);
+  // Without them it would have the host's.
+  if (!own) throw internal(`container ${id} has lost its users`, { code: 'OWN_USERS' });
+  return own;
+}
+
+/** Returns the host's ids of the owner of what the daemon makes for a container. */
+export function filesRoot(deps: UsernsDeps, { id }: ContainerRecord): Owner {
+  return rootOwner(deps.layers.mapsOf(id) ?? deps.idMaps);
 }
 
 /**
@@ -20,7 +33,7 @@ export function usernsMaps(
  * @throws EngineError conflict when it is the host's, or when there are several.
  */
 export function sharedUserns(
-  deps: Pick<ContainerDeps, 'idMaps'>,
+  deps: UsernsDeps,
   record: ContainerRecord,
   donorOf: (mode: string, kind: string) => ContainerRecord,
 ): string | undefined {

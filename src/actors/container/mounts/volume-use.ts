@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import type { MountPoint } from '../../../ports/container.js';
 import type { VolumePlace } from '../../../ports/volume-place.js';
 import { detachMount, mountPointsBelow } from '../../../sys/mount/mount.js';
-import { rootOwner } from '../../../sys/users/id-maps.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 import { labelSource } from './labels.js';
 import { makeBindSource } from './mounts.js';
+import { filesRoot } from './userns.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 
 export class VolumeUse {
@@ -40,7 +40,7 @@ export class VolumeUse {
     for (const point of this.#record.mounts) {
       if (point.Type !== 'volume' || point.Name === undefined) {
         if (point.Type === 'bind') {
-          await makeBindSource(point, rootOwner(this.#deps.idMaps));
+          await makeBindSource(point, filesRoot(this.#deps, this.#record));
           await labelSource(this.#deps, this.#record, point);
         }
         mounts.push(point.Type === 'image' ? { ...point, Source: await this.#placeImage(point) } : point);
@@ -97,12 +97,13 @@ export class VolumeUse {
   /**
    * Returns the path for the runtime. What the path leads to must not change before the runtime has mounted it: a place
    * inside the volume, where containers may put links, and a volume whose way a plugin can change, get a mount of their
-   * own.
+   * own. So does each volume of the daemon in a container with users of its own, which sees the files as theirs.
    */
   async #place(volume: VolumePlace, subpath = ''): Promise<string> {
-    if (volume.path === '' && subpath === '') return volume.root;
+    const maps = volume.isOwn === true ? this.#deps.layers.mapsOf(this.#record.id) : undefined;
+    if (volume.path === '' && subpath === '' && !maps) return volume.root;
     const target = await this.#newPlace();
-    await this.#deps.volumes.show(volume, subpath, target);
+    await this.#deps.volumes.show(volume, subpath, target, maps);
     return target;
   }
 
@@ -115,7 +116,8 @@ export class VolumeUse {
     await mkdir(place);
     // An image without layers has no files.
     const label = this.#deps.relabel && this.#record.labels?.mountLabel;
-    if (TopLayer !== undefined) await this.#deps.layers.mountImage(TopLayer, place, label);
+    const maps = this.#deps.layers.mapsOf(this.#record.id);
+    if (TopLayer !== undefined) await this.#deps.layers.mountImage(TopLayer, place, label, maps);
     return this.#place({ root: place, path: '' }, Spec?.ImageOptions?.Subpath);
   }
 

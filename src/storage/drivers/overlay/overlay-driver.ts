@@ -5,13 +5,18 @@
  *
  * The rest is in ../stacked.ts.
  */
-import { join } from 'node:path';
-import { internal, invalid } from '../../../errors/engine-error.js';
+import { chown, lstat } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import { internal, invalid, messageOf, unavailable } from '../../../errors/engine-error.js';
+import type { IdMaps } from '../../../ports/id-maps.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
+import { hostOwner } from '../../../sys/users/id-maps.js';
+import { withUserNamespace } from '../../../sys/users/made-namespace.js';
 import { isInUserNamespace } from '../../../sys/users/user-namespace.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem } from '../../../sys/mount/mount.js';
-import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
+import { DIFFERENCE } from '../../layers/layout.js';
+import type { DriverContext, DriverRow, DriverStatus, MappedMounts, StorageDriver } from '../driver.js';
 import { StackedDriver, type StackedParts } from '../stacked.js';
 import { type MountOptions, mountOptionsFor } from './probe.js';
 import { defaultSize, SIZE_OPTION, SizeLimits } from './size-limits.js';
@@ -50,17 +55,27 @@ interface Parts extends StackedParts {
   readonly backing: string;
 }
 
+interface MappedMount {
+  readonly below: readonly string[];
+  readonly upper: { readonly diff: string; readonly work: string } | undefined;
+  readonly at: string;
+  readonly label: string | undefined;
+  readonly maps: IdMaps;
+}
+
 class OverlayDriver extends StackedDriver {
   readonly status: DriverStatus;
   readonly #sizes: SizeLimits;
   readonly #mountOptions: MountOptions;
   readonly #labelOf: DriverContext['labelOf'];
+  readonly #workers: DriverContext['workers'];
 
   constructor(parts: Parts) {
     super(parts);
     this.#sizes = parts.sizes;
     this.#mountOptions = parts.mountOptions;
     this.#labelOf = parts.labelOf;
+    this.#workers = parts.workers;
     this.status = [
       ['Backing Filesystem', parts.backing === 'ext4' ? 'extfs' : parts.backing],
       // Without d_type the start is refused (probe.ts).
@@ -104,6 +119,45 @@ class OverlayDriver extends StackedDriver {
     // were removed, the root of the mount could not be listed any more.
     const lower = this.short([...below, join(this.layout.root, EMPTY)], 'self');
     await this.#overlay(`lowerdir=${lower}${this.#mountOptions.always}${contextOption(label)}`, at);
+  }
+
+  readonly mapped: MappedMounts = {
+    own: async (directory, maps) => {
+      const diff = join(directory, DIFFERENCE);
+      const { uid, gid } = hostOwner(maps, await lstat(diff));
+      await chown(diff, uid, gid);
+    },
+    mount: (id, below, maps) => {
+      const { diff, work, merged } = this.paths(id);
+      const { root } = this.layout;
+      const upper = { diff: relative(root, diff), work: relative(root, work) };
+      const label = this.#labelOf(id);
+      return this.#sizes.whileMounting(this.layout.container(id), () =>
+        this.#mountMapped({ below, upper, at: merged, label, maps }),
+      );
+    },
+    mountImage: (below, at, maps, label) => {
+      const lower = [...below, join(this.layout.root, EMPTY)];
+      return this.#mountMapped({ below: lower, upper: undefined, at, label, maps });
+    },
+  };
+
+  async #mountMapped({ below, upper, at, label, maps }: MappedMount): Promise<void> {
+    const { root, layers } = this.layout;
+    const input = {
+      root,
+      lower: below.map((path) => relative(root, path)),
+      ...(upper ? { upper } : {}),
+      place: join(root, EMPTY),
+      base: relative(root, layers),
+      options: this.#mountOptions.always + contextOption(label),
+      at,
+    };
+    try {
+      await withUserNamespace(maps, (usernsFd) => this.#workers.run('overlay-mount-mapped', { ...input, usernsFd }));
+    } catch (error) {
+      throw unavailable(`mounting the root file system for users of its own: ${messageOf(error)}`, { cause: error });
+    }
   }
 
   override movableDifference(directory: string): string | undefined {
