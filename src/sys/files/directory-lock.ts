@@ -33,7 +33,8 @@ export async function lockDirectory(option: string, given: string): Promise<Lock
 
 async function makeDirectory(option: string, path: string): Promise<string> {
   try {
-    await makeDirectories(path, { mode: 0o711 });
+    // In the data root are files of containers, some of them with the setuid bit of root: others may not pass.
+    await makeDirectories(path, { mode: option === 'data-root' ? 0o710 : 0o711 });
     return await realpath(path);
   } catch (error) {
     throw invalid(`${option} ${path}: ${messageOf(error)}`, { cause: error });
