@@ -46,6 +46,7 @@ const LOOKUPS = new Map([
   ['config/suggest.ts', { reason: CHECKED, texts: ['OTHER_NAMES[unknown]'] }],
   ['config/value-types.ts', { reason: CHECKED, texts: ['SECONDS[unit]'] }],
   ['events/filters.ts', { reason: CONSTANT_NAMES, texts: ["Attributes[Type === '     ' ? '    ' : '     ']"] }],
+  ['text/object-parts.ts', { reason: 'the name that is no member by itself is told apart', texts: ['filled[name]'] }],
   ['http/api/decode.ts', { reason: CONSTANT_NAMES, texts: ['result[name]'] }],
   ['http/api/stats-view.ts', { reason: CONSTANT_NAMES, texts: ['usage[counter]'] }],
   ['http/api/until.ts', { reason: CHECKED, texts: ['UNITS[unit]'] }],

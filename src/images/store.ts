@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { dataLoss, messageOf, notFound } from '../errors/engine-error.js';
-import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js';
+import type { CreateImageOptions, Image, ImageConfigDocument, ImageStore } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from '../ports/chain-id.js';
@@ -150,30 +150,30 @@ export class FileImageStore implements ImageStore {
     return this.#lookup.isId(reference);
   }
 
-  async create(configBytes: Buffer, options: { readonly parent?: Digest } = {}): Promise<Image> {
+  async create(configBytes: Buffer, options: CreateImageOptions = {}): Promise<Image> {
     const id: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
     const existing = this.#entries.get(id);
     if (existing) return this.#imageOf(existing);
     let creating = this.#creating.get(id);
     if (!creating) {
-      creating = this.#create(id, configBytes, options.parent ?? '').finally(() => this.#creating.delete(id));
+      creating = this.#create(id, configBytes, options).finally(() => this.#creating.delete(id));
       this.#creating.set(id, creating);
     }
     return this.#imageOf(await creating);
   }
 
-  async #create(id: Digest, bytes: Buffer, parent: string): Promise<ImageEntry> {
-    const config = parseConfig(bytes);
+  async #create(id: Digest, bytes: Buffer, { parent, document }: CreateImageOptions): Promise<ImageEntry> {
+    const config = document ?? parseConfig(bytes);
     const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
     if (topLayer !== undefined && !this.#layers.find(topLayer)) {
       throw dataLoss(`image ${id} needs layer ${topLayer}, which is not here`, { code: 'LAYER_MISSING' });
     }
-    const metadata: ImageMetadata = { parent, lastTagTime: undefined };
+    const metadata: ImageMetadata = { parent: parent ?? '', lastTagTime: undefined };
     // The entry is made before the first wait, so that no removal can come between.
     const entry = this.#entryOver(id, config, bytes.length, topLayer, metadata);
     entry.lastUsedMs = Date.now();
     try {
-      if (parent !== '') await this.#content.writeMetadata(id, metadata);
+      if (parent !== undefined) await this.#content.writeMetadata(id, metadata);
       await this.#content.write(id, bytes);
     } catch (error) {
       if (topLayer !== undefined) await this.#layers.release(topLayer);

@@ -68,6 +68,12 @@ export interface Image {
   readonly published: PublishedImage | undefined;
 }
 
+export interface CreateImageOptions {
+  readonly parent?: Digest;
+  /** The document in the bytes, of one who has made them from it: it is not read again. */
+  readonly document?: ImageConfigDocument;
+}
+
 export interface ImageStore {
   /** Reads everything from disk, takes references on layers, drops images whose layers are gone and reports them. */
   load(): Promise<{ readonly removed: readonly string[] }>;
@@ -79,7 +85,7 @@ export interface ImageStore {
    */
   resolve(reference: string): Image;
   /** Stores a config whose layers are all in the layer store. Idempotent. */
-  create(configBytes: Buffer, options?: { readonly parent?: Digest }): Promise<Image>;
+  create(configBytes: Buffer, options?: CreateImageOptions): Promise<Image>;
   /** Points one or many `repo:tag` (normalised here) to an image; a tag that another image had is taken from it. */
   tag(references: string | readonly string[], id: Digest): Promise<void>;
   /** Registers `repo@digest`. */

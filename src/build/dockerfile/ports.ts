@@ -1,5 +1,6 @@
 /** The ports of EXPOSE: `80`, `80-90/udp`, and with an address and a port of the host, which are ignored. */
 import { isIP } from 'node:net';
+import { type Parts, whole } from '../../text/turns.js';
 import { DockerfileError } from './dockerfile-error.js';
 
 /** Hears of ports as they are written, also when there is an error behind them. */
@@ -19,10 +20,20 @@ export interface ExposedRange extends PortRange {
  * @param written after the variables have been replaced. @throws DockerfileError without lines.
  */
 export function exposedPorts(written: readonly string[]): string[] {
+  return whole(exposedPortParts(written));
+}
+
+/** The same in parts. */
+export function* exposedPortParts(written: readonly string[]): Parts<string[]> {
   const ports: string[] = [];
   for (const range of exposedRanges(written)) {
     if (range.end - range.start < FEW) for (let port = range.start; port <= range.end; port++) add(ports, range, port);
-    else for (let digit = 0; digit < 10; digit++) addInOrder(ports, range, digit);
+    else {
+      for (let digit = 0; digit < 10; digit++) {
+        addInOrder(ports, range, digit);
+        yield;
+      }
+    }
   }
   // Large ranges are in order already, which makes this cheap.
   return ports.sort();

@@ -15,7 +15,8 @@ import type {
   NamedContext,
   PlatformResult,
 } from '../../ports/build.js';
-import { goJson } from '../../text/go-json.js';
+import { goJsonParts } from '../../text/json-parts.js';
+import { inTurns } from '../../text/turns.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
 import type { ContextCache } from './context-cache.js';
@@ -77,7 +78,7 @@ export class EngineSolver implements Solver {
       job.progress.setSource(dockerfile);
       const { request } = build.attrs;
       if (request !== undefined) return await this.#answer(build, dockerfile, request);
-      return this.#solution(build, await this.#run(build, { dockerfile, context: context.material }));
+      return await this.#solution(build, await this.#run(build, { dockerfile, context: context.material }));
     } finally {
       await context.close();
     }
@@ -207,7 +208,7 @@ export class EngineSolver implements Solver {
     return { kind: 'result', result };
   }
 
-  #solution(build: OrderedBuild, result: BuildResult): Solution {
+  async #solution(build: OrderedBuild, result: BuildResult): Promise<Solution> {
     const references = result.platforms.map((one) => ({ platform: one.platform, id: randomUUID() }));
     for (const [at, one] of result.platforms.entries()) this.#results.set(references[at]?.id ?? '', one);
     // A linked build begins before the job of this one ends.
@@ -220,13 +221,15 @@ export class EngineSolver implements Solver {
     signal.addEventListener('abort', forget, { once: true });
     if (signal.aborted) forget();
     const [first] = result.platforms;
+    const documents: Buffer[] = [];
+    for (const { config } of result.platforms) documents.push(Buffer.from(await inTurns(goJsonParts(config))));
     const response = exporterResponse(build, result);
     const isImage = response['containerimage.config.digest'] !== undefined;
     return {
       exporterResponse: response,
-      ...(isImage && first !== undefined && { config: Buffer.from(goJson(first.config, 0)) }),
+      ...(isImage && documents[0] !== undefined && { config: documents[0] }),
       materials: () => first?.recipe().materials ?? [],
-      metadata: metadataOf(result),
+      metadata: metadataOf(result, documents),
       references,
     };
   }
@@ -271,19 +274,17 @@ function exporterResponse({ job, response }: OrderedBuild, { imageId }: BuildRes
   };
 }
 
-/** Several platforms have members of their own, and a list that tells them. */
-function metadataOf({ platforms }: BuildResult): Record<string, Buffer> {
-  const documentOf = (value: object): Buffer => Buffer.from(JSON.stringify(value));
-  const [first, ...others] = platforms;
-  if (first === undefined) return {};
-  if (others.length === 0) return { 'containerimage.config': documentOf(first.config) };
+/**
+ * Several platforms have members of their own, and a list that tells them.
+ * @param documents the configurations of the platforms, in JSON.
+ */
+function metadataOf({ platforms }: BuildResult, documents: readonly Buffer[]): Record<string, Buffer> {
+  const [document, ...others] = documents;
+  if (document === undefined) return {};
+  if (others.length === 0) return { 'containerimage.config': document };
   const Platforms = platforms.map(({ platform, config }) => ({ ID: platform, Platform: platformOf(config) }));
-  return {
-    'refs.platforms': documentOf({ Platforms }),
-    ...Object.fromEntries(
-      platforms.map(({ platform, config }) => [`containerimage.config/${platform}`, documentOf(config)]),
-    ),
-  };
+  const configs = platforms.map(({ platform }, at) => [`containerimage.config/${platform}`, documents[at] ?? document]);
+  return { 'refs.platforms': Buffer.from(JSON.stringify({ Platforms })), ...Object.fromEntries(configs) };
 }
 
 function requireFrontend({ frontend, attrs }: SolveOrder): void {

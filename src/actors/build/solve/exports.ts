@@ -30,7 +30,7 @@ export async function exportResults(
     if (output.kind === 'image') {
       const { epoch } = output;
       const shown = epoch === undefined ? result : await rewriteTimes(tools, result, epoch, signal);
-      image = await exportImage(tools, vertices, shown, output);
+      image = await exportImage(tools, vertices, shown, { ...output, signal });
       await output.named?.();
     } else if (output.kind === 'files') await exportFiles(tools, results, output);
     else await output.take(results);
@@ -42,13 +42,12 @@ function exportImage(
   { deps: { images, emit } }: SolveTools,
   vertices: Vertices,
   { config, topLayer }: PlatformResult,
-  { names }: Extract<BuildOutput, { kind: 'image' }>,
+  { names, signal }: Pick<Extract<BuildOutput, { kind: 'image' }>, 'names'> & { readonly signal: AbortSignal },
 ): Promise<Digest> {
   return vertices.during('exporting to image', async (vertex) => {
     // The layers are in the store already.
     if (topLayer !== undefined) await vertices.status(vertex, 'exporting layers', () => Promise.resolve());
-    const bytes = configBytes(config);
-    const image = await images.create(bytes);
+    const image = await images.create(await configBytes(config, signal), { document: config });
     await vertices.status(vertex, `writing image ${image.id}`, () => Promise.resolve());
     const letGo = images.hold(image.id);
     try {

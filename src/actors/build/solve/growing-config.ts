@@ -1,65 +1,99 @@
 /** Members of a configuration to which many instructions add: it would be too dear to copy them for each. */
 import type { Instruction } from '../../../build/dockerfile/ast.js';
-import { exposedPorts, type PortBudget } from '../../../build/dockerfile/ports.js';
+import { exposedPortParts } from '../../../build/dockerfile/ports.js';
 import type { StageScope } from '../../../build/dockerfile/scope.js';
 import type { ImageRuntimeConfig } from '../../../ports/images.js';
+import { objectParts } from '../../../text/object-parts.js';
+import { ownMember } from '../../../text/own-member.js';
+import type { Parts } from '../../../text/turns.js';
 import { blamed } from './failure.js';
+import { configText, exposeText } from './history-text.js';
+import type { PlanBudget } from './plan-budget.js';
 
-export type GrowingInstruction = Extract<Instruction, { kind: 'ENV' | 'LABEL' | 'EXPOSE' | 'VOLUME' }>;
+const GROWING = ['ENV', 'LABEL', 'EXPOSE', 'VOLUME'] as const;
+/** So many members are added together. */
+const MEMBERS = 1000;
+
+export type GrowingInstruction = Extract<Instruction, { kind: (typeof GROWING)[number] }>;
+
+export function isGrowing(instruction: Instruction): instruction is GrowingInstruction {
+  return (GROWING as readonly string[]).includes(instruction.kind);
+}
 
 export class GrowingConfig {
-  readonly #labels: Map<string, string>;
-  readonly #ports: Set<string>;
-  readonly #volumes: Set<string>;
+  /** Each is undefined until something is added to it, so that stages share what their base has. */
+  #labels: Map<string, string> | undefined;
+  #ports: Set<string> | undefined;
+  #volumes: Set<string> | undefined;
 
+  /** @param base the configuration that the stage begins with. */
   constructor(
-    { Labels, ExposedPorts, Volumes }: ImageRuntimeConfig,
-    private readonly budget: PortBudget,
-  ) {
-    this.#labels = new Map(Object.entries(Labels ?? {}));
-    this.#ports = new Set(Object.keys(ExposedPorts ?? {}));
-    this.#volumes = new Set(Object.keys(Volumes ?? {}));
-  }
+    private readonly base: ImageRuntimeConfig,
+    private readonly budget: PlanBudget,
+  ) {}
 
-  /** Takes an instruction over; false: it is none of these. @throws EngineError with the lines of the instruction. */
-  take(instruction: Instruction): instruction is GrowingInstruction {
+  /** Takes an instruction over. Returns its text in the history. @throws EngineError with the instruction's lines. */
+  *take(instruction: GrowingInstruction): Parts<string> {
     switch (instruction.kind) {
-      case 'ENV':
-        // The scope of the stage has the variables.
-        return true;
-      case 'LABEL':
+      case 'LABEL': {
+        const { Labels } = this.base;
+        this.#labels ??= new Map(yield* this.#copied(Labels, (name) => [name, ownMember(Labels, name) ?? ''] as const));
         for (const { key, value } of instruction.pairs) this.#labels.set(key, value);
-        return true;
-      case 'EXPOSE':
-        for (const port of this.#portsOf(instruction)) this.#ports.add(port);
-        return true;
+        break;
+      }
+      case 'EXPOSE': {
+        this.#ports ??= new Set(yield* this.#copied(this.base.ExposedPorts, (name) => name));
+        const ports = yield* this.#portsOf(instruction);
+        yield* addAll(this.#ports, ports);
+        return exposeText(ports);
+      }
       case 'VOLUME':
+        this.#volumes ??= new Set(yield* this.#copied(this.base.Volumes, (name) => name));
         for (const volume of instruction.volumes) this.#volumes.add(volume);
-        return true;
+        break;
       default:
-        return false;
+      // The scope of the stage has the variables.
     }
+    return configText(instruction);
   }
 
-  #portsOf({ ports, lines }: Extract<Instruction, { kind: 'EXPOSE' }>): string[] {
+  /** Returns the configuration with all that was taken. */
+  *into(config: ImageRuntimeConfig, { imageEnv }: Pick<StageScope, 'imageEnv'>): Parts<ImageRuntimeConfig> {
+    const [labels, ports, volumes] = [this.#labels, this.#ports, this.#volumes];
+    return {
+      ...config,
+      Env: [...imageEnv].map(([key, value]) => `${key}=${value}`),
+      ...(labels && { Labels: yield* objectParts(labels.keys(), (name) => labels.get(name) ?? '') }),
+      ...(ports && { ExposedPorts: yield* objectParts(ports, () => ({})) }),
+      ...(volumes && { Volumes: yield* objectParts(volumes, () => ({})) }),
+    };
+  }
+
+  *#portsOf({ ports, lines }: Extract<Instruction, { kind: 'EXPOSE' }>): Parts<string[]> {
     try {
-      this.budget.spend(ports);
-      return exposedPorts(ports);
+      this.budget.ports.spend(ports);
+      return yield* exposedPortParts(ports);
     } catch (error) {
       throw blamed(error, { lines });
     }
   }
 
-  /** Returns the configuration with all that was taken. */
-  into(config: ImageRuntimeConfig, { imageEnv }: Pick<StageScope, 'imageEnv'>): ImageRuntimeConfig {
-    const none = (names: Iterable<string>): Record<string, Record<string, never>> =>
-      Object.fromEntries([...names].map((name) => [name, {}]));
-    return {
-      ...config,
-      Env: [...imageEnv].map(([key, value]) => `${key}=${value}`),
-      ...(this.#labels.size > 0 && { Labels: Object.fromEntries(this.#labels) }),
-      ...(this.#ports.size > 0 && { ExposedPorts: none(this.#ports) }),
-      ...(this.#volumes.size > 0 && { Volumes: none(this.#volumes) }),
-    };
+  /** Returns what the base has, which each stage that adds something copies. */
+  *#copied<T>(members: Readonly<Record<string, unknown>> | null | undefined, valueOf: (name: string) => T): Parts<T[]> {
+    const names = Object.keys(members ?? {});
+    this.budget.copy(names.length);
+    const values: T[] = [];
+    for (const name of names) {
+      values.push(valueOf(name));
+      if (values.length % MEMBERS === 0) yield;
+    }
+    return values;
+  }
+}
+
+function* addAll(set: Set<string>, names: readonly string[]): Parts<void> {
+  for (const [at, name] of names.entries()) {
+    set.add(name);
+    if (at % MEMBERS === MEMBERS - 1) yield;
   }
 }

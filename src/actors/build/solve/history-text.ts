@@ -1,7 +1,6 @@
 /** The words in which the history of an image tells of an instruction. */
 import { withoutLogin } from '../../../build/sources/git-url.js';
 import type { AddInstruction, CopyInstruction, Instruction } from '../../../build/dockerfile/ast.js';
-import { exposedPorts } from '../../../build/dockerfile/ports.js';
 import type { StageScope } from '../../../build/dockerfile/scope.js';
 import { goDuration, goQuote, goQuoteCharacter, goQuotedList } from '../../../text/go-quote.js';
 import type { ConfigInstruction } from '../config-steps.js';
@@ -11,11 +10,14 @@ const LAYER_MARK = ' # buildkit';
 
 type Health = Extract<Instruction, { kind: 'HEALTHCHECK' }>['healthcheck'];
 
+/** Instructions of the configuration, but for EXPOSE, whose ports have to be read first. */
+type WrittenInstruction = Exclude<ConfigInstruction, { kind: 'EXPOSE' }>;
+
 /**
- * Returns the text of an instruction that changes the configuration only; undefined for one that leaves no trace.
+ * Returns the text of an instruction that changes the configuration only; empty for one that leaves no trace.
  * @param words the command of CMD or ENTRYPOINT with its shell.
  */
-export function configText(instruction: ConfigInstruction, words: readonly string[]): string | undefined {
+export function configText(instruction: WrittenInstruction, words: readonly string[] = []): string {
   switch (instruction.kind) {
     case 'ARG':
       return `ARG ${instruction.args.map(argText).join(' ')}`;
@@ -25,8 +27,6 @@ export function configText(instruction: ConfigInstruction, words: readonly strin
     case 'CMD':
     case 'ENTRYPOINT':
       return `${instruction.kind} ${goQuotedList(words)}`;
-    case 'EXPOSE':
-      return `EXPOSE [${exposedPorts(instruction.ports).join(' ')}]`;
     case 'VOLUME':
       return `VOLUME [${instruction.volumes.join(' ')}]`;
     case 'USER':
@@ -40,8 +40,12 @@ export function configText(instruction: ConfigInstruction, words: readonly strin
     case 'HEALTHCHECK':
       return `HEALTHCHECK ${healthText(instruction.healthcheck)}`;
     default:
-      return undefined;
+      return '';
   }
+}
+
+export function exposeText(ports: readonly string[]): string {
+  return `EXPOSE [${ports.join(' ')}]`;
 }
 
 function argText({ key, value }: { readonly key: string; readonly value: string | undefined }): string {

@@ -4,6 +4,10 @@ import type { BuildRequest } from '../../../ports/build.js';
 import type { ImageConfigDocument, ImageHistory } from '../../../ports/images.js';
 import type { Digest, LayerStore } from '../../../ports/storage.js';
 import { goTime } from '../../../text/go-quote.js';
+import { goJsonParts } from '../../../text/json-parts.js';
+import { objectParts } from '../../../text/object-parts.js';
+import { ownMember } from '../../../text/own-member.js';
+import { inTurns, type Parts } from '../../../text/turns.js';
 import { dataLoss } from '../../../errors/engine-error.js';
 import { cachedSteps, inlineCache } from './cached-steps.js';
 import type { Schedule } from './schedule.js';
@@ -11,14 +15,16 @@ import type { PlannedHistory, StagePlan } from './stage-plan.js';
 
 const MS = 1000;
 
+type RuntimeConfig = NonNullable<ImageConfigDocument['config']>;
+
 /** Returns the configuration with the times and layers that the steps have left. */
-export function imageConfig(
+export function* imageConfig(
   { state, history: planned }: StagePlan,
   schedule: Schedule,
   layers: Pick<LayerStore, 'find'>,
   topLayer: Digest | undefined,
   request: BuildRequest,
-): ImageConfigDocument {
+): Parts<ImageConfigDocument> {
   const epoch = epochOf(request);
   const history = withTimes(planned, schedule, epoch);
   const { config, author, architecture, os, variant } = state;
@@ -28,7 +34,7 @@ export function imageConfig(
   return {
     architecture,
     ...(author === '' ? {} : { author }),
-    config: inOrder(config),
+    config: yield* inOrder(config),
     created: created ?? goTime(epoch ?? Date.now()),
     history,
     ...(request.inlineCache && { [INLINE_CACHE]: inlineCache(cachedSteps(schedule, layers, own)) }),
@@ -39,12 +45,8 @@ export function imageConfig(
 }
 
 /** Returns the bytes as Go writes them. */
-export function configBytes(config: ImageConfigDocument): Buffer {
-  const text = JSON.stringify(config).replace(
-    /[<>&\u2028\u2029]/g,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
-  return Buffer.from(text);
+export async function configBytes(config: ImageConfigDocument, signal: AbortSignal): Promise<Buffer> {
+  return Buffer.from(await inTurns(goJsonParts(config), signal));
 }
 
 /** Returns the time that `SOURCE_DATE_EPOCH` gives everything, in ms; undefined: times are the real ones. */
@@ -83,30 +85,37 @@ function diffIdsOf(layers: Pick<LayerStore, 'find'>, topLayer: Digest | undefine
 }
 
 /** The members in the order in which other builders write them; what says nothing is left out. */
-function inOrder(config: NonNullable<ImageConfigDocument['config']>): NonNullable<ImageConfigDocument['config']> {
-  const { User, ExposedPorts, Env, Entrypoint, Cmd, Volumes, WorkingDir, Labels, StopSignal, ArgsEscaped } = config;
-  const { Healthcheck, OnBuild, Shell } = config;
-  const sorted = <T>(members: Record<string, T> | null | undefined): Record<string, T> | undefined =>
-    members ? Object.fromEntries(Object.entries(members).sort(([a], [b]) => (a < b ? -1 : 1))) : undefined;
+function* inOrder(config: RuntimeConfig): Parts<RuntimeConfig> {
+  const { User, Env, Entrypoint, Cmd, WorkingDir, StopSignal, ArgsEscaped, Healthcheck, OnBuild, Shell } = config;
   const all = {
     User,
-    ExposedPorts: sorted(ExposedPorts),
+    ExposedPorts: yield* sorted(config.ExposedPorts),
     Env,
     Entrypoint,
     Cmd,
-    Volumes: sorted(Volumes),
+    Volumes: yield* sorted(config.Volumes),
     WorkingDir,
-    Labels: sorted(Labels),
+    Labels: yield* sorted(config.Labels),
     StopSignal,
     ArgsEscaped,
-    Healthcheck,
+    Healthcheck: isEmpty(Healthcheck) ? undefined : Healthcheck,
     OnBuild,
     Shell,
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => !isNothing(value)));
 }
 
+function* sorted<T>(members: Readonly<Record<string, T>> | null | undefined): Parts<Record<string, T> | undefined> {
+  const names = Object.keys(members ?? {}).sort();
+  yield;
+  return names.length > 0 ? yield* objectParts(names, (name) => ownMember(members, name) as T) : undefined;
+}
+
+function isEmpty(value: object | null | undefined): boolean {
+  return Object.keys(value ?? {}).length === 0;
+}
+
 function isNothing(value: unknown): boolean {
   if (value === undefined || value === null || value === '' || value === false) return true;
-  return typeof value === 'object' && Object.keys(value).length === 0;
+  return Array.isArray(value) && value.length === 0;
 }

@@ -1,4 +1,7 @@
-/** Limits what a Dockerfile may ask a plan to hold: each RUN has all variables of its stage, so the product counts. */
+/**
+ * Limits what a Dockerfile may ask a plan to hold: each RUN has all variables of its stage, and each stage that adds a
+ * label has all labels of its base, so the product counts.
+ */
 import type { Instruction } from '../../../build/dockerfile/ast.js';
 import { PortBudget } from '../../../build/dockerfile/ports.js';
 import type { StageScope } from '../../../build/dockerfile/scope.js';
@@ -6,14 +9,23 @@ import { invalid } from '../../../errors/engine-error.js';
 
 /** Characters of the variables of all RUN together. */
 const MAX_CHARACTERS = 1 << 26;
+/** Labels, ports and volumes that stages have from those that they are based on, of all stages together. */
+const MAX_INHERITED = 1 << 22;
 
 export class PlanBudget {
   readonly ports = new PortBudget();
   #characters = 0;
+  #inherited = 0;
 
   /** Call it before each instruction. @throws EngineError invalid when there is too much. */
   spend({ kind }: Instruction, { env }: Pick<StageScope, 'env'>): void {
     if (kind === 'RUN') for (const [name, value] of env) this.#characters += name.length + value.length;
     if (this.#characters > MAX_CHARACTERS) throw invalid('the variables of the steps of RUN are too long');
+  }
+
+  /** Notes that a stage has copied members of its base. @throws EngineError invalid when there is too much. */
+  copy(count: number): void {
+    this.#inherited += count;
+    if (this.#inherited > MAX_INHERITED) throw invalid('the stages have too many labels, ports and volumes');
   }
 }

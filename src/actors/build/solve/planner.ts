@@ -187,17 +187,16 @@ export class Planner {
       history: begin.history,
       context: (paths) => this.inputs.main.step(paths),
       usedArgs: this.inputs.usedArgs,
-      ports: this.inputs.budget.ports,
+      budget: this.inputs.budget,
     });
+    const { budget, signal } = this.inputs;
     for (const [at, instruction] of stage.instructions.entries()) {
-      this.inputs.budget.spend(instruction, scope);
+      budget.spend(instruction, scope);
       const sources = await this.#stepsOf(stage, instruction);
-      planner.add(await inTurns(scope.next(instruction), this.inputs.signal), {
-        sources,
-        isTrigger: at < stage.triggers,
-      });
+      const expanded = await inTurns(scope.next(instruction), signal);
+      await inTurns(planner.add(expanded, { sources, isTrigger: at < stage.triggers }), signal);
     }
-    return planner.plan();
+    return inTurns(planner.plan(), signal);
   }
 
   #counter(resolved: ResolvedStage): StepCounter {

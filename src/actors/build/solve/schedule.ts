@@ -1,4 +1,5 @@
 /** The steps that the targets of a build need, and which of them can begin. */
+import { type Parts, whole } from '../../../text/turns.js';
 import { inputsOf, type PlannedStep } from './step.js';
 import type { StepResult } from './step-result.js';
 
@@ -11,17 +12,27 @@ export class Schedule {
   #ready: PlannedStep[] = [];
 
   /** @param targets have the last steps, one for each platform; undefined: there are no files. */
-  constructor(targets: readonly (PlannedStep | undefined)[]) {
-    this.steps = inOrder(targets.filter((target) => target !== undefined));
-    for (const step of this.steps) {
-      const inputs = new Set(inputsOf(step).map(({ digest }) => digest));
-      this.#missing.set(step.digest, inputs.size);
-      if (inputs.size === 0) this.#ready.push(step);
-      for (const input of inputs) {
-        const users = this.#users.get(input);
-        if (users) users.push(step);
-        else this.#users.set(input, [step]);
-      }
+  static *parts(targets: readonly (PlannedStep | undefined)[]): Parts<Schedule> {
+    const schedule = new Schedule(yield* orderParts(targets.filter((target) => target !== undefined)));
+    for (const step of schedule.steps) {
+      schedule.#enter(step);
+      yield;
+    }
+    return schedule;
+  }
+
+  private constructor(steps: readonly PlannedStep[]) {
+    this.steps = steps;
+  }
+
+  #enter(step: PlannedStep): void {
+    const inputs = new Set(inputsOf(step).map(({ digest }) => digest));
+    this.#missing.set(step.digest, inputs.size);
+    if (inputs.size === 0) this.#ready.push(step);
+    for (const input of inputs) {
+      const users = this.#users.get(input);
+      if (users) users.push(step);
+      else this.#users.set(input, [step]);
     }
   }
 
@@ -52,6 +63,11 @@ export class Schedule {
  * the same digest are one.
  */
 export function inOrder(targets: readonly PlannedStep[]): PlannedStep[] {
+  return whole(orderParts(targets));
+}
+
+/** The same in parts. */
+function* orderParts(targets: readonly PlannedStep[]): Parts<PlannedStep[]> {
   const found: PlannedStep[] = [];
   const seen = new Set<string>();
   const stack: { readonly step: PlannedStep; readonly inputs: PlannedStep[] }[] = [];
@@ -62,12 +78,14 @@ export function inOrder(targets: readonly PlannedStep[]): PlannedStep[] {
   };
   for (const target of targets) {
     enter(target);
+    yield;
     for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
       const input = top.inputs.shift();
       if (input !== undefined) enter(input);
       else {
         found.push(top.step);
         stack.pop();
+        yield;
       }
     }
   }

@@ -3,7 +3,7 @@ import { readDockerfile } from '../../../build/dockerfile/parse.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildRequest, BuildResult, PlatformResult } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
-import { turn } from '../../../text/turns.js';
+import { inTurns, turn } from '../../../text/turns.js';
 import { targetPlatforms } from '../target-platform.js';
 import { exportResults } from './exports.js';
 import { CacheImports } from './cache-imports.js';
@@ -61,7 +61,7 @@ export class Solve {
     // Neither goes on after the other's failure is told.
     await Promise.allSettled(both);
     const [plans, imports] = await Promise.all(both);
-    const schedule = new Schedule(plans.map(({ target }) => target.last));
+    const schedule = await inTurns(Schedule.parts(plans.map(({ target }) => target.last)), this.#signal);
     const unusedArgs = [...request.buildArgs.keys()].filter((key) => !inputs.usedArgs.has(key));
     for (const step of schedule.steps) {
       await turn();
@@ -113,17 +113,19 @@ export class Solve {
 
   async export(): Promise<BuildResult> {
     const { plans, unusedArgs, schedule } = this.#parts();
-    const platforms = plans.map((plan) => this.#resultOf(plan));
+    const platforms: PlatformResult[] = [];
+    for (const plan of plans) platforms.push(await this.#resultOf(plan));
     const tops = platforms.flatMap(({ topLayer }) => topLayer ?? []);
     const imageId = await exportResults(this.#tools, this.#vertices, platforms, this.#signal);
     await this.#exportCaches(schedule, tops);
     return { platforms, imageId, unusedArgs, release: this.#held(tops) };
   }
 
-  #resultOf({ target, platform }: BuildPlan): PlatformResult {
+  async #resultOf({ target, platform }: BuildPlan): Promise<PlatformResult> {
     const { schedule } = this.#parts();
     const topLayer = target.last && schedule.resultOf(target.last).layer;
-    const config = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
+    const made = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
+    const config = await inTurns(made, this.#signal);
     const baseLayers = target.last === undefined ? 0 : this.#baseLayers(target.last);
     return { platform, config, topLayer, baseLayers, recipe: () => recipeOf(target.last, this.#tools.materials) };
   }

@@ -8,6 +8,7 @@ import type { ImageConfigDocument, ImageHistory } from '../../../ports/images.js
 import { configStep } from '../config-steps.js';
 import type { StageState } from '../stage-state.js';
 import { blamed } from './failure.js';
+import type { GrowingInstruction } from './growing-config.js';
 import { configText } from './history-text.js';
 import type { PlannedStep } from './step.js';
 
@@ -69,14 +70,14 @@ export function emptyEntry(text: string): PlannedHistory {
 /** Applies an instruction that changes the configuration only. @throws EngineError with its lines. */
 export function configured(
   state: StageState,
-  instruction: ConfigInstruction,
+  instruction: Exclude<ConfigInstruction, GrowingInstruction>,
 ): { readonly state: StageState; readonly entries: readonly PlannedHistory[] } {
   try {
     const { state: after } = configStep(state, instruction);
     const words = (instruction.kind === 'CMD' ? after.config.Cmd : after.config.Entrypoint) ?? [];
     const text = configText(instruction, words);
     const config = instruction.kind === 'CMD' ? { ...after.config, ArgsEscaped: true } : after.config;
-    return { state: { ...after, config }, entries: text === undefined ? [] : [emptyEntry(text)] };
+    return { state: { ...after, config }, entries: text === '' ? [] : [emptyEntry(text)] };
   } catch (error) {
     throw isEngineError(error) ? blamed(error, { lines: instruction.lines }) : error;
   }

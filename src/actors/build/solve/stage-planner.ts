@@ -6,9 +6,9 @@ import type {
   RunInstruction,
   WorkdirInstruction,
 } from '../../../build/dockerfile/ast.js';
-import type { PortBudget } from '../../../build/dockerfile/ports.js';
 import { environmentOf, type StageScope } from '../../../build/dockerfile/scope.js';
 import type { BuildRequest } from '../../../ports/build.js';
+import type { Parts } from '../../../text/turns.js';
 import { absolutePath } from '../copy-step.js';
 import { stepNetwork } from '../run/entitlements.js';
 import { checkRun } from '../run/run-checks.js';
@@ -16,8 +16,9 @@ import { shellOf, type StageState } from '../stage-state.js';
 import { inlineStep } from './contexts.js';
 import { blamed } from './failure.js';
 import { type CopiedPaths, copyOperation } from './copy.js';
-import { GrowingConfig } from './growing-config.js';
-import { configText, copyText, runText, workdirText } from './history-text.js';
+import { GrowingConfig, isGrowing } from './growing-config.js';
+import { copyText, runText, workdirText } from './history-text.js';
+import type { PlanBudget } from './plan-budget.js';
 import { isRemote, remoteSource } from './remote.js';
 import { runOperation } from './run.js';
 import { runWords } from './run-words.js';
@@ -37,7 +38,7 @@ export interface StagePlannerInput {
   readonly isFresh: boolean;
   /** Returns the step that brings these paths of the main context. */
   readonly context: (paths: readonly string[]) => PlannedStep;
-  readonly ports: PortBudget;
+  readonly budget: PlanBudget;
   /** Gets the names of arguments that are used. */
   readonly usedArgs: Set<string>;
 }
@@ -69,19 +70,19 @@ export class StagePlanner {
     this.#state = input.state;
     this.#last = input.last;
     this.#history = [...input.history];
-    this.#growing = new GrowingConfig(input.state.config, input.ports);
+    this.#growing = new GrowingConfig(input.state.config, input.budget);
   }
 
-  plan(): StagePlan {
+  *plan(): Parts<StagePlan> {
     const { scope } = this.input;
-    const state = { ...this.#state, config: this.#growing.into(this.#state.config, scope) };
+    const state = { ...this.#state, config: yield* this.#growing.into(this.#state.config, scope) };
     return { state, scope, last: this.#last, history: this.#history };
   }
 
   /** @param instruction as the scope of the stage has expanded it. @throws EngineError with its lines. */
-  add(instruction: Instruction, facts: InstructionFacts): void {
+  *add(instruction: Instruction, facts: InstructionFacts): Parts<void> {
     if (instruction.kind === 'ARG') for (const { key } of instruction.args) this.input.usedArgs.add(key);
-    if (this.#growing.take(instruction)) this.#history.push(emptyEntry(configText(instruction, []) ?? ''));
+    if (isGrowing(instruction)) this.#history.push(emptyEntry(yield* this.#growing.take(instruction)));
     else if (isConfig(instruction)) {
       const { state, entries } = configured(this.#state, instruction);
       this.#state = state;
