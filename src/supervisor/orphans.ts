@@ -8,10 +8,13 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { processesOf } from '../sys/process/program-processes.js';
 import { runProgram } from '../sys/process/spawn.js';
 
 /** All containerds of the host share this directory. */
 const SHIM_SOCKETS = '/run/containerd/s';
+/** All shims have programs whose names begin so, and the kernel keeps no more of a name. */
+const SHIM = 'containerd-shim';
 /** A killed process is gone within milliseconds, unless the kernel holds it. */
 const KILL_MS = 5_000;
 const KILL_CHECK_MS = 10;
@@ -41,20 +44,13 @@ export interface ShimProcess {
 
 /** Finds shims that serve a realm, by their command lines, and processes that are about to start such a shim. */
 export async function findShims({ socket, namespace }: ShimRealm): Promise<ShimProcess[]> {
-  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
   const shims = await Promise.all(
-    pids.map(async (pid) => {
-      // A process that ended meanwhile, like a kernel thread, has no command line.
-      const args = (await readFile(join('/proc', pid, 'cmdline'), 'utf8').catch(() => '')).split('\0');
+    (await processesOf(SHIM)).map(async (pid) => {
+      // A process that ended meanwhile has no command line.
+      const args = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
       const option = (name: string): string | undefined => args[args.indexOf(name) + 1];
-      if (
-        !args[0]?.includes('containerd-shim') ||
-        !args.includes('-id') ||
-        option('-address') !== socket ||
-        option('-namespace') !== namespace
-      )
-        return [];
-      return [{ pid: Number(pid), id: option('-id') ?? '' }];
+      if (!args.includes('-id') || option('-address') !== socket || option('-namespace') !== namespace) return [];
+      return [{ pid, id: option('-id') ?? '' }];
     }),
   );
   return shims.flat();
