@@ -27,6 +27,9 @@ import type { WorkerPool } from '../workers/pool.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 
+/** Logs of builds that have ended take so much of the disk; a step may print as much as it likes. */
+const HISTORY_LOG_BYTES = 256 * 1024 * 1024;
+
 export interface DoorNeeds {
   readonly builds: BuildEngine;
   readonly contexts: TarContexts;
@@ -75,7 +78,11 @@ export function composeBuildDoor(
     sessions,
     bodies,
     sources: new SourceReferences({ sources, sessions, agents }),
-    history: new BuildHistory(join(root, 'history'), live.fixed.builderHistory, log),
+    history: new BuildHistory(
+      join(root, 'history'),
+      { ...live.fixed.builderHistory, maxLogBytes: HISTORY_LOG_BYTES },
+      log,
+    ),
     solver,
     worker: {
       id: settings.shown().id,

@@ -134,7 +134,11 @@ const door = new BuildKitDoor({
     agents,
   }),
   bodies,
-  history: new BuildHistory(join(directory, 'history'), DEFAULT_BUILDER_HISTORY, silentLog),
+  history: new BuildHistory(
+    join(directory, 'history'),
+    { ...DEFAULT_BUILDER_HISTORY, maxLogBytes: 1 << 20 },
+    silentLog,
+  ),
   solver: new EngineSolver({
     engine,
     sessions,

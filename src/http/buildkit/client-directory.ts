@@ -1,5 +1,6 @@
 /** A directory of a client's, whose files come when a build needs them. */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { withinRoom } from '../../build/sources/disk-room.js';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import { openInRoot } from '../../sys/files/open-in-root.js';
 import type { ContextCache, ReceivingDirectory } from './context-cache.js';
@@ -87,10 +88,13 @@ export class ClientDirectory {
       ...values('exclude-patterns', exclude),
       ...values('followpaths', follow),
     };
-    const call = session.client.open(DIFF_COPY, { metadata, signal });
+    const { writeFiles } = this.#parts.contexts;
     try {
-      const { writeFiles } = this.#parts.contexts;
-      await receiveTree({ root: directory.path, call, progress: { bytes }, writeFiles });
+      // A client may send more than it has described, and without end.
+      await withinRoom(directory.path, signal, async (abort) => {
+        const call = session.client.open(DIFF_COPY, { metadata, signal: abort });
+        await receiveTree({ root: directory.path, call, progress: { bytes }, writeFiles });
+      });
     } catch (error) {
       if (isEngineError(error, 'not-implemented')) throw invalid('no local sources enabled', { cause: error });
       throw error;

@@ -12,6 +12,8 @@ import { parseReference, type ImageReference } from '../../images/reference.js';
 /** Exporters whose result goes to the client. */
 const CLIENT: ReadonlySet<string> = new Set(['local', 'tar', 'oci', 'docker']);
 
+/** Each is made by itself, of all files of the result. */
+const MAX_OUTPUTS = 100;
 const MAX_SHOWN_CHARS = 200;
 
 const NO_ATTESTATIONS =
@@ -38,7 +40,9 @@ function exportersOf(request: SolveRequest): readonly Exporter[] {
 
 /** @throws EngineError for exporters that are not there, and for what they cannot do. */
 export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: ExporterParts): BuildOutput[] {
-  return exportersOf(build.job.request).flatMap((given): BuildOutput | BuildOutput[] => {
+  const exporters = exportersOf(build.job.request);
+  if (exporters.length > MAX_OUTPUTS) throw invalid(`a build has at most ${MAX_OUTPUTS} outputs`);
+  return exporters.flatMap((given): BuildOutput | BuildOutput[] => {
     const { type, index, attrs } = given;
     const exporter = { ...given, ...attesting(build, origin, (attrs.get('name') ?? '').split(',').filter(Boolean)) };
     if (exporter.attest !== undefined && !canAttest(exporter)) throw invalid(NO_ATTESTATIONS);

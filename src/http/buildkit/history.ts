@@ -1,6 +1,6 @@
 /** The record and the log of each build that has ended, on disk. */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { notFound } from '../../errors/engine-error.js';
 import type { Logger } from '../../ports/logger.js';
@@ -49,6 +49,8 @@ export interface Attachment extends AttachmentFacts {
 export interface HistoryLimits {
   readonly maxAgeMs: number;
   readonly maxEntries: number;
+  /** The logs of all builds take so much of the disk. Beyond it the oldest build is forgotten, whatever its age. */
+  readonly maxLogBytes: number;
 }
 
 export type HistoryChange = 'started' | 'complete' | 'deleted';
@@ -59,6 +61,8 @@ export class BuildHistory {
   readonly #logger: Logger;
   readonly #ended = new Map<string, BuildRecord>();
   readonly #active = new Map<string, BuildRecord>();
+  /** The sizes of the logs of builds that have ended. */
+  readonly #logBytes = new Map<string, number>();
   readonly #listeners = new Set<Listener>();
   #ready: Promise<void> | undefined;
 
@@ -78,6 +82,7 @@ export class BuildHistory {
     await rm(directory, { recursive: true, force: true });
     await mkdir(directory, { recursive: true, mode: 0o700 });
     this.#ended.delete(record.ref);
+    this.#logBytes.delete(record.ref);
     this.#active.set(record.ref, record);
     this.#tell('started', record);
     return join(directory, LOG);
@@ -90,7 +95,7 @@ export class BuildHistory {
       const attachments = await this.#attach(ended.ref, documents);
       record = { ...ended, attachments };
       await replaceFile(join(this.#directory(record.ref), RECORD), JSON.stringify(record));
-      this.#ended.set(record.ref, record);
+      await this.#add(record);
       await this.#trim();
     } catch (err) {
       // The build itself is done: only its record is lost.
@@ -98,6 +103,12 @@ export class BuildHistory {
     }
     this.#active.delete(record.ref);
     this.#tell('complete', record);
+  }
+
+  async #add(record: BuildRecord): Promise<void> {
+    const log = await stat(join(this.#directory(record.ref), LOG)).catch(() => undefined);
+    this.#logBytes.set(record.ref, log?.size ?? 0);
+    this.#ended.set(record.ref, record);
   }
 
   async #attach(ref: string, documents: readonly Attachment[]): Promise<AttachmentDescriptor[]> {
@@ -158,6 +169,7 @@ export class BuildHistory {
     const record = this.#ended.get(ref);
     if (record === undefined) return false;
     this.#ended.delete(ref);
+    this.#logBytes.delete(ref);
     await rm(this.#directory(ref), { recursive: true, force: true });
     this.#tell('deleted', record);
     return true;
@@ -188,7 +200,7 @@ export class BuildHistory {
       const record = await readRecord(join(this.#root, name, RECORD));
       if (record === undefined || this.#directory(record.ref) !== join(this.#root, name))
         await rm(join(this.#root, name), { recursive: true, force: true });
-      else this.#ended.set(record.ref, record);
+      else await this.#add(record);
     }
     await this.#trim();
   }
@@ -200,6 +212,13 @@ export class BuildHistory {
     const oldest = Date.now() - maxAgeMs;
     for (const { ref, createdMs, completedMs = createdMs } of loose.slice(maxEntries))
       if (completedMs <= oldest) await this.#drop(ref);
+    // A step may print without end. The newest build stays, because its client may still read what it has printed.
+    let bytes = [...this.#logBytes.values()].reduce((sum, size) => sum + size, 0);
+    for (const { ref } of loose.slice(1).toReversed()) {
+      if (bytes <= this.limits.maxLogBytes) break;
+      bytes -= this.#logBytes.get(ref) ?? 0;
+      await this.#drop(ref);
+    }
   }
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -12,8 +12,8 @@ const directory = mkdtempSync(join(tmpdir(), 'progress-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
 
 /** Tells 32 MiB, of which each MiB begins with its number, and returns the numbers that a late reader gets. */
-async function told(path: string): Promise<number[]> {
-  const progress = new ProgressLog(path);
+async function told(path: string, maxBytes?: number): Promise<number[]> {
+  const progress = new ProgressLog(path, maxBytes);
   for (let number = 0; number < 32; number++) {
     const piece = Buffer.alloc(MIB);
     piece.writeUInt32BE(number);
@@ -37,4 +37,14 @@ test('a disk that is full costs the oldest lines, not memory', async () => {
   const numbers = await told('/dev/full');
   assert.deepEqual(numbers, ALL.slice(-numbers.length));
   assert.ok(numbers.length > 0 && numbers.length <= 9, String(numbers.length));
+});
+
+test('a log that is long enough is not written on, and the newest lines are in memory', async () => {
+  const path = join(directory, 'long');
+  const numbers = await told(path, 10 * MIB);
+  const size = statSync(path).size;
+  assert.ok(size > 10 * MIB && size < 12 * MIB, String(size));
+  assert.deepEqual(numbers.slice(0, 10), ALL.slice(0, 10));
+  assert.equal(numbers.at(-1), ALL.at(-1));
+  assert.ok(numbers.length < 25, String(numbers.length));
 });

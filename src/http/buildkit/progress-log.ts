@@ -16,6 +16,8 @@ const GATHER_BYTES = 64 * 1024;
 const RECENT_BYTES = 1024 * 1024;
 /** So much waits for a slow disk before steps have to, and so much is kept when the disk takes nothing more. */
 const WAITING_BYTES = 8 * 1024 * 1024;
+/** A longer log is treated as one that the disk refuses: a step may print without end. */
+const MAX_LOG_BYTES = 2 ** 30;
 const LENGTH_BYTES = 4;
 
 /** The Dockerfiles of all warnings of one build together. */
@@ -56,7 +58,7 @@ export class ProgressLog implements BuildObserver {
   #length = 0;
   #written = 0;
   #isEnded = false;
-  /** The disk has refused a message, so none that comes later is written. */
+  /** The disk has refused a message, or has enough of them, so none that comes later is written. */
   #isBroken = false;
   readonly #readers = new Set<() => void>();
   readonly #steps = new Map<string, { completed: boolean; cached: boolean }>();
@@ -64,12 +66,14 @@ export class ProgressLog implements BuildObserver {
   #source: DockerfileSource | undefined;
   #sourceBytes = 0;
   readonly #path: string | undefined;
+  readonly #maxBytes: number;
   #file: FileHandle | undefined;
   #writing: Promise<void> = Promise.resolve();
 
   /** @param path of the file that is made for it; undefined: all stays in memory, for builds that do nothing. */
-  constructor(path: string | undefined) {
+  constructor(path: string | undefined, maxBytes = MAX_LOG_BYTES) {
     this.#path = path;
+    this.#maxBytes = maxBytes;
   }
 
   get counts(): StepCounts {
@@ -233,6 +237,7 @@ export class ProgressLog implements BuildObserver {
     const path = this.#path;
     if (path === undefined) return;
     this.#writing = this.#writing.then(async () => {
+      if (this.#written > this.#maxBytes) this.#isBroken = true;
       if (this.#isBroken) return this.#forget();
       // A disk that is full costs the oldest part of the log, not the build.
       try {
