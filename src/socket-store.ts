@@ -58,6 +58,14 @@ export class SocketStore implements KeptSockets {
     this.#remove(stored);
   }
 
+  pass(name: string, fd: number): boolean {
+    const stored = storedName(name);
+    if (this.#isHandedOver) this.#inherited.set(stored, duplicateFd(fd));
+    else if (this.#tell?.(`FDSTORE=1\nFDNAME=${stored}`, [fd]) === true) this.#stored.add(stored);
+    else return false;
+    return true;
+  }
+
   outlives(name: string): boolean {
     return this.#isHandedOver || this.#stored.has(storedName(name));
   }

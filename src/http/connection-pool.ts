@@ -84,6 +84,7 @@ export class ConnectionPool {
         leave(gate, waiting);
         closeFd(fd);
       },
+      ...(connection.peer === undefined && { descriptor: fd }),
     };
     enter(gate, waiting, connection);
     const readable = onceReadable(fd, () => {

@@ -27,6 +27,8 @@ export interface LiveConnection {
   /** True between requests. */
   readonly idle: boolean;
   close(): void;
+  /** Its descriptor, if another process could go on with it: nothing of it was read, and nothing else belongs to it. */
+  readonly descriptor?: number;
 }
 
 export interface GateOptions {

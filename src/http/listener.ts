@@ -61,8 +61,13 @@ export interface ListenServices {
 const ACCEPT_BATCH = 64;
 /** Share of the descriptors that connections leave to containers, images and logs. */
 const RESERVED_DESCRIPTORS = 0.25;
-/** A client that has connected sends its request at once; a close waits for it this long. */
+/**
+ * A client that has connected sends its request at once. A close waits for it this long when the connection cannot be
+ * passed to a next process.
+ */
 const FIRST_REQUEST_MS = 1000;
+/** So many such connections are passed on; each takes a place in the service manager's store. */
+const MAX_PASSED = 256;
 /** Pause between looks at the replies that are still being sent. */
 const REPLYING_MS = 2;
 /** Pause of accepting when the system has no descriptors or memory left. */
@@ -86,14 +91,15 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
     prefix: spec.kind === 'tcp' ? (spec.prefix ?? '') : '',
     guard: spec.kind === 'unix' ? undefined : spec.guard,
   });
-  const { fd, address, port, release } = await bind(spec, services.keptSockets);
-  const { pool, logger } = services;
+  const { pool, logger, keptSockets: kept } = services;
+  const { fd, address, port, release, keptName } = await bind(spec, kept);
   const identity = spec.kind === 'unix' ? undefined : spec.tls;
   const terminator =
     identity && createTlsTerminator(identity, logger, (connection, peer) => pool.serve(connection, gate, peer));
   const acceptor = startAccepting(fd, logger, (connection) =>
     terminator ? terminator.accept(connection) : pool.serve(connection, gate),
   );
+  for (const connection of takePassed(keptName, kept)) pool.serve(connection, gate);
   let closed: Promise<void> | undefined;
   const close = async (limitMs: number): Promise<void> => {
     acceptor.close();
@@ -101,6 +107,7 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
     // This may run in the middle of a connection's acceptance, or before its reply has left the HTTP library.
     await setImmediateAsync();
     await release();
+    passOn(gate, keptName, kept);
     await terminator?.idle(FIRST_REQUEST_MS);
     await drain(gate, limitMs);
     terminator?.close();
@@ -119,6 +126,8 @@ interface Bound {
   readonly port?: number;
   /** Called after `fd` was closed. */
   readonly release: () => Promise<void>;
+  /** The next process finds what is kept under this name. */
+  readonly keptName: string;
 }
 
 /** Goes on with the socket of an earlier process, or makes one; the next process gets it, if somebody keeps it. */
@@ -126,7 +135,7 @@ async function bind(spec: ListenSpec, kept: KeptSockets): Promise<Bound> {
   const nothing = async (): Promise<void> => undefined;
   if (spec.kind === 'fd') {
     if (spec.address.startsWith('tcp:')) prepareConnections(spec.fd);
-    return { fd: spec.fd, address: spec.address, release: nothing };
+    return { fd: spec.fd, address: spec.address, release: nothing, keptName: `listener fd ${spec.address}` };
   }
   const name = spec.kind === 'unix' ? spec.path : `${hostText(spec.host)}:${spec.port}`;
   const keptName = `listener ${spec.kind} ${name}`;
@@ -135,19 +144,49 @@ async function bind(spec: ListenSpec, kept: KeptSockets): Promise<Bound> {
     if (spec.kind === 'tcp') {
       const { fd, port } = earlier === undefined ? await listenOnTcp(spec.host, spec.port) : listeningOnTcp(earlier);
       kept.keep(keptName, fd);
-      return { fd, address: `tcp://${hostText(spec.host)}:${port}${spec.prefix ?? ''}`, port, release: nothing };
+      const address = `tcp://${hostText(spec.host)}:${port}${spec.prefix ?? ''}`;
+      return { fd, address, port, release: nothing, keptName };
     }
     const { fd, isEarlier, remove } = await openSocketFile(spec.path, spec.gid, earlier);
     // The old socket is of no use when its file is gone.
     if (!isEarlier) kept.drop(keptName);
     kept.keep(keptName, fd);
     const release = async (): Promise<void> => (kept.outlives(keptName) ? undefined : remove());
-    return { fd, address: `unix://${spec.path}`, release };
+    return { fd, address: `unix://${spec.path}`, release, keptName };
   } catch (cause) {
     if (cause instanceof EngineError && cause.kind !== 'internal') throw cause;
     const kind = KIND_BY_ERRNO[errnoOf(cause)] ?? 'internal';
     throw new EngineError(kind, `cannot listen on ${name}: ${messageOf(cause)}`, { code: 'LISTEN', cause });
   }
+}
+
+/** Gives connections of which nothing was read to the next process, where their clients may take their time. */
+function passOn(gate: Gate, keptName: string, kept: KeptSockets): void {
+  let count = 0;
+  for (const connection of gate.connections) {
+    if (connection.descriptor === undefined || !gate.isFresh(connection)) continue;
+    if (count === MAX_PASSED || !kept.pass(passedName(keptName, count), connection.descriptor)) return;
+    count++;
+    // This closes our copy only.
+    connection.close();
+  }
+}
+
+/** Returns the connections that the earlier process has passed on. */
+function takePassed(keptName: string, kept: KeptSockets): number[] {
+  const connections: number[] = [];
+  for (;;) {
+    const name = passedName(keptName, connections.length);
+    const fd = kept.take(name);
+    if (fd === undefined) return connections;
+    // A copy that stayed in the store would keep the connection open for ever.
+    kept.drop(name);
+    connections.push(fd);
+  }
+}
+
+function passedName(keptName: string, index: number): string {
+  return `connection ${index} of ${keptName}`;
 }
 
 function startAccepting(fd: number, logger: Logger, serve: (connection: number) => void): { close(): void } {

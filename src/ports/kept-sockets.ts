@@ -9,6 +9,11 @@ export interface KeptSockets {
   keep(name: string, fd: number): void;
   /** Ends the keeping of a socket that nobody needs any more. */
   drop(name: string): void;
+  /**
+   * Gives a copy of a socket to the next process alone, which takes it under this name and drops the name. Returns
+   * false when there is no next process to count on.
+   */
+  pass(name: string, fd: number): boolean;
   /** True when the next process gets this socket, so what belongs to it, such as its file, must stay. */
   outlives(name: string): boolean;
 }
@@ -18,5 +23,6 @@ export const NO_KEPT_SOCKETS: KeptSockets = {
   take: () => undefined,
   keep: () => undefined,
   drop: () => undefined,
+  pass: () => false,
   outlives: () => false,
 };

@@ -3,10 +3,13 @@
  * published ports wait for the next process. RESTARTS_COUNT=50 restarts so often.
  */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { existsSync, unlinkSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { engineOk } from '../support/engine-commands.js';
@@ -66,6 +69,16 @@ test('requests, metrics and published ports wait over restarts; what is not serv
     assert.equal(await engine.stop(), 0);
     assert.ok(existsSync(engine.socketPath));
     await engine.start();
+  }
+  const slow = [connect(engine.socketPath), connect(tcp, '127.0.0.1')];
+  await Promise.all(slow.map((client) => once(client, 'connect')));
+  // Connections are accepted in their order, so these two are when later ones have an answer.
+  await Promise.all([call(engine.socketPath, 'GET', '/_ping'), ping(tcp)]);
+  await engine.stop();
+  await engine.start();
+  for (const client of slow) {
+    client.write('GET /_ping HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n');
+    assert.match(await text(client), /^HTTP\/1.1 200/, 'a client that connects before a restart and asks after it');
   }
   for (const [what, load] of Object.entries(loads)) assertNoneMissed(what, await load.end());
   // A kill cuts off what is being answered, but whoever comes after it waits.
