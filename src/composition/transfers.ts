@@ -5,8 +5,9 @@ import { createPullSystem, createTransferPool } from '../actors/pull/system.js';
 import { createPushPool, createPushSystem } from '../actors/push/system.js';
 import { encodeProgress, encodeRecord } from '../http/api/progress.js';
 import { BlobRecords } from '../registry/blob-records.js';
+import { KeptContent } from '../registry/kept-content.js';
 import { PartialBlobs } from '../registry/partial-blobs.js';
-import { driverPath } from '../storage/drivers/index.js';
+import { driverPath, leaseOf, SNAPSHOTTER_FEATURE } from '../storage/drivers/index.js';
 import { createWorkerPool } from '../workers/pool.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
@@ -15,17 +16,28 @@ export type Transfers = ReturnType<typeof composeTransfers>;
 
 export function composeTransfers(
   { live, dataRoot, log, replies, temporary }: Base,
-  { layers, images, metrics, emit }: Drivers,
+  { layers, images, metrics, supervisor, emit }: Drivers,
 ) {
   // Archives have threads of their own, because a client that sends slowly holds its task as long as it likes.
   const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
   const transferPool = createTransferPool(availableParallelism());
   const blobRecords = new BlobRecords(join(dataRoot, driverPath(layers.place, 'image/distribution')));
-  const partialBlobs = new PartialBlobs(temporary.partialDir);
+  const keptContent =
+    layers.place === SNAPSHOTTER_FEATURE
+      ? new KeptContent({
+          content: supervisor.content,
+          lease: () => leaseOf(join(dataRoot, SNAPSHOTTER_FEATURE)),
+          images,
+          log,
+        })
+      : undefined;
+  // Blobs go from there to the supervisor, so small ones are wanted too.
+  const partialBlobs = new PartialBlobs(temporary.partialDir, keptContent && { minBytes: 0 });
   const pulls = createPullSystem({
     replies,
     records: blobRecords,
     partials: partialBlobs,
+    kept: keptContent,
     log,
     images,
     layers,
@@ -47,6 +59,7 @@ export function composeTransfers(
     images,
     layers,
     records: blobRecords,
+    kept: keptContent,
     sessions: pulls.sessions,
     pool: pushPool,
     encode: encodeProgress,
@@ -55,5 +68,5 @@ export function composeTransfers(
   });
   // A layer that is compressed for an archive holds its thread for long, and other work must not wait for it.
   const exportPool = createWorkerPool({ maxThreads: Math.max(availableParallelism() - 1, 1) });
-  return { archivePool, transferPool, blobRecords, partialBlobs, pulls, pushPool, pushes, exportPool };
+  return { archivePool, transferPool, blobRecords, partialBlobs, keptContent, pulls, pushPool, pushes, exportPool };
 }

@@ -1,6 +1,7 @@
 /** Contract of the container supervisor (containerd): containers, tasks, processes and their events. */
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
+import type { Content } from './content.js';
 import type { Owner } from './id-maps.js';
 import type { LogLedger } from './logs.js';
 import type { Snapshots } from './snapshots.js';
@@ -141,6 +142,7 @@ export interface SupervisorProcess {
   readonly tasks: TaskService;
   /** Returns the snapshots of one of its snapshotters. */
   snapshots(snapshotter: string): Snapshots;
+  readonly content: Content;
   /** Process id of the child; undefined for an external one and while the child is down. */
   readonly pid: number | undefined;
   /**

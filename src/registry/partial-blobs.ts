@@ -42,13 +42,14 @@ export interface PartialLimits {
    * Limit of all partial blobs together; undefined: a quarter of the file system, at least 16 GiB. The oldest go first.
    */
   readonly maxBytes?: number;
+  /** A smaller blob is not kept, as it is quickly fetched again. Default: 1 MiB. */
+  readonly minBytes?: number;
 }
 
 const DEFAULT_LIMITS: PartialLimits = { maxAgeMs: 7 * 24 * 3600_000 };
 const LEAST_MAX_BYTES = 16 * 2 ** 30;
 const FILE_SYSTEM_PART = 1 / 4;
-/** A smaller blob is not kept: it is quickly fetched again. */
-const MIN_BYTES = 1 << 20;
+const DEFAULT_MIN_BYTES = 1 << 20;
 const SWEEP_INTERVAL_MS = 3600_000;
 const HEX = /^[a-f0-9]{64}$/;
 
@@ -58,9 +59,9 @@ export class PartialBlobs {
   readonly #active = new Set<string>();
 
   /** @param dir `<dataRoot>/image/partial`, with the bytes of a blob as `<hex>` and a record beside them. */
-  constructor(dir: string, limits: PartialLimits = DEFAULT_LIMITS) {
+  constructor(dir: string, limits: Partial<PartialLimits> = {}) {
     this.#dir = dir;
-    this.#limits = limits;
+    this.#limits = { ...DEFAULT_LIMITS, ...limits };
   }
 
   /** Makes the directory, and removes blobs that are too old or too many, and other files. */
@@ -82,7 +83,8 @@ export class PartialBlobs {
    */
   async claim(digest: Digest, sizeBytes: number): Promise<PartialClaim | undefined> {
     const hex = digest.slice(7);
-    if (sizeBytes < MIN_BYTES || this.#active.has(hex)) return undefined;
+    const { minBytes = DEFAULT_MIN_BYTES } = this.#limits;
+    if (sizeBytes < minBytes || this.#active.has(hex)) return undefined;
     this.#active.add(hex);
     // Without the directory nothing can be kept; the pull can do without.
     if (sizeBytes > (await this.#maxBytes().catch(() => 0))) {

@@ -37,6 +37,8 @@ export interface ResolvedImage {
   readonly configBytes: Buffer;
   readonly layers: readonly ResolvedLayer[];
   readonly published: PublishedImage;
+  /** The document that the reference names, and the manifest of the image if that is another one. */
+  readonly documents: readonly Pick<FetchedManifest, 'digest' | 'bytes'>[];
   /** Lines for the client. */
   readonly warnings: readonly string[];
 }
@@ -61,9 +63,9 @@ export async function resolveImage(
   try {
     const top = await fetchTop(access, wanted, manifestAt, signal);
     const parsed = parseManifest(top.bytes, top.mediaType, wanted.familiarString);
-    const { image, digest: own } =
+    const { image, fetched } =
       parsed.kind === 'image'
-        ? { image: parsed, digest: top.digest }
+        ? { image: parsed, fetched: top }
         : await fetchChild(parsed.manifests, wanted, manifestAt);
     const imageId = image.config.digest;
     const fetchConfig = (): Promise<Buffer> =>
@@ -76,7 +78,8 @@ export async function resolveImage(
       imageId,
       configBytes,
       layers: layersOf(image, config),
-      published: publishedAs({ digest: top.digest, sizeBytes: top.bytes.length }, parsed, own),
+      published: publishedAs({ digest: top.digest, sizeBytes: top.bytes.length }, parsed, fetched.digest),
+      documents: fetched === top ? [top] : [top, fetched],
       warnings,
     };
   } catch (error) {
@@ -108,7 +111,7 @@ async function fetchChild(
   manifests: readonly Descriptor[],
   wanted: WantedImage,
   manifestAt: (reference: string) => Promise<FetchedManifest>,
-): Promise<{ readonly image: ImageManifest; readonly digest: Digest }> {
+): Promise<{ readonly image: ImageManifest; readonly fetched: FetchedManifest }> {
   const platform = wanted.platform ?? hostPlatform();
   const entry = bestManifest(manifests, platform);
   if (!entry) {
@@ -118,7 +121,7 @@ async function fetchChild(
   }
   const child = await manifestAt(entry.digest);
   const parsed = parseManifest(child.bytes, child.mediaType, wanted.familiarString);
-  if (parsed.kind === 'image') return { image: parsed, digest: child.digest };
+  if (parsed.kind === 'image') return { image: parsed, fetched: child };
   throw invalid('unsupported manifest: an index inside an index', { code: 'UNSUPPORTED_MANIFEST' });
 }
 

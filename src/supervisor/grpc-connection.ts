@@ -3,13 +3,21 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import type {
   DescMessage,
   DescMethod,
+  DescMethodBiDiStreaming,
   DescMethodServerStreaming,
   DescMethodUnary,
   DescService,
   MessageInitShape,
   MessageShape,
 } from '@bufbuild/protobuf';
-import { Client, connectivityState, credentials, Metadata, type ClientReadableStream } from '@grpc/grpc-js';
+import {
+  Client,
+  type ClientDuplexStream,
+  type ClientReadableStream,
+  connectivityState,
+  credentials,
+  Metadata,
+} from '@grpc/grpc-js';
 import { unavailable } from '../errors/engine-error.js';
 import { step } from '../text/steps.js';
 import { fromGrpc } from './grpc-error.js';
@@ -89,6 +97,21 @@ export class GrpcConnection {
       (message: MessageShape<Input>) => encode(method.input, message),
       (bytes: Buffer) => decode(method.output, bytes),
       create(method.input, input),
+      metadata,
+    );
+  }
+
+  /** Opens a stream in both directions, as `serverStream` does. The caller also writes, and ends or cancels. */
+  bidiStream<Input extends DescMessage, Output extends DescMessage>(
+    method: DescMethodBiDiStreaming<Input, Output>,
+    lease: string,
+  ): ClientDuplexStream<MessageShape<Input>, MessageShape<Output>> {
+    const metadata = this.#withLease(lease);
+    metadata.setOptions({ waitForReady: true });
+    return this.#client.makeBidiStreamRequest(
+      pathOf(method),
+      (message: MessageShape<Input>) => encode(method.input, message),
+      (bytes: Buffer) => decode(method.output, bytes),
       metadata,
     );
   }

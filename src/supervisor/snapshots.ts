@@ -1,22 +1,15 @@
 /** Snapshots and leases of one containerd namespace, over gRPC. */
-import { randomUUID } from 'node:crypto';
-import { isEngineError } from '../errors/engine-error.js';
 import type { SnapshotMount, Snapshots } from '../ports/snapshots.js';
 import { fromGrpc, isTaken } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
-import { Leases } from './proto/gen/leases_pb.js';
+import { ContainerdLeases } from './leases.js';
 import type { Mount } from './proto/gen/mount_pb.js';
 import { type ListSnapshotsResponse, Snapshots as SnapshotsService } from './proto/gen/snapshots_pb.js';
-
-/** A lease that is only there to be deleted ends by itself after this time, should the daemon be killed before. */
-const COLLECTION_MS = 60 * 60_000;
-/** containerd's garbage collector reads this label of a lease, as RFC 3339 has times. */
-const EXPIRE_LABEL = 'containerd.io/gc.expire';
 
 export class ContainerdSnapshots implements Snapshots {
   readonly #connection: GrpcConnection;
   readonly #service: UnaryClient<typeof SnapshotsService>;
-  readonly #leases: UnaryClient<typeof Leases>;
+  readonly #leases: ContainerdLeases;
 
   constructor(
     connection: GrpcConnection,
@@ -24,7 +17,7 @@ export class ContainerdSnapshots implements Snapshots {
   ) {
     this.#connection = connection;
     this.#service = connection.unary(SnapshotsService);
-    this.#leases = connection.unary(Leases);
+    this.#leases = new ContainerdLeases(connection);
   }
 
   prepare(lease: string, key: string, parent = ''): Promise<readonly SnapshotMount[] | undefined> {
@@ -61,40 +54,24 @@ export class ContainerdSnapshots implements Snapshots {
     });
   }
 
-  async makeLease(lease: string): Promise<void> {
-    await unlessTaken(this.#leases.create({ id: lease }));
+  makeLease(lease: string): Promise<void> {
+    return this.#leases.make(lease);
   }
 
-  async held(lease: string): Promise<readonly string[] | undefined> {
-    try {
-      const { resources } = await this.#leases.listResources({ id: lease });
-      return resources.flatMap(({ id, type }) => (type === this.#type ? [id] : []));
-    } catch (error) {
-      if (isEngineError(error, 'not-found')) return undefined;
-      throw error;
-    }
+  held(lease: string): Promise<readonly string[] | undefined> {
+    return this.#leases.held(lease, this.#type);
   }
 
-  async hold(lease: string, names: readonly string[]): Promise<void> {
-    for (const id of names) await this.#leases.addResource({ id: lease, resource: { id, type: this.#type } });
+  hold(lease: string, names: readonly string[]): Promise<void> {
+    return this.#leases.hold(lease, this.#type, names);
   }
 
-  async letGo(lease: string, names: readonly string[]): Promise<void> {
-    for (const id of names) {
-      try {
-        await this.#leases.deleteResource({ id: lease, resource: { id, type: this.#type } });
-      } catch (error) {
-        if (!isEngineError(error, 'not-found')) throw error;
-      }
-    }
+  letGo(lease: string, names: readonly string[]): Promise<void> {
+    return this.#leases.letGo(lease, this.#type, names);
   }
 
-  /** The service has no call for a collection of its own; the deletion of a lease waits for one. */
-  async collect(): Promise<void> {
-    const id = `collection-${randomUUID()}`;
-    const labels = { [EXPIRE_LABEL]: new Date(Date.now() + COLLECTION_MS).toISOString() };
-    await this.#leases.create({ id, labels });
-    await this.#leases.delete({ id, sync: true });
+  collect(): Promise<void> {
+    return this.#leases.collect();
   }
 
   get #type(): string {

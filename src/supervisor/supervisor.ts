@@ -4,6 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
+import type { Content } from '../ports/content.js';
 import type { Logger } from '../ports/logger.js';
 import type { Snapshots } from '../ports/snapshots.js';
 import type { SupervisorProcess, TaskService } from '../ports/supervisor.js';
@@ -24,6 +25,7 @@ import { findTraces, removeOrphans, type Realm } from './orphans.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { ShimWitness } from './shim-witness.js';
+import { ContainerdContent } from './content.js';
 import { ContainerdSnapshots } from './snapshots.js';
 import { ContainerdTasks } from './task-service.js';
 
@@ -65,6 +67,7 @@ export function createSupervisor(options: SupervisorOptions): SupervisorProcess 
 
 class Supervisor implements SupervisorProcess {
   readonly tasks: TaskService;
+  readonly content: Content;
   readonly #options: SupervisorOptions;
   readonly #logger: Logger;
   readonly #paths: ContainerdPaths;
@@ -108,6 +111,7 @@ class Supervisor implements SupervisorProcess {
       kept: this.#kept,
     });
     this.tasks = this.#tasks;
+    this.content = new ContainerdContent(this.#connection);
   }
 
   get pid(): number | undefined {

@@ -15,7 +15,18 @@ import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
-import { buildImage, buildLayer, busyboxEntries } from '../support/image-builder.js';
+import {
+  buildImage,
+  buildIndex,
+  buildLayer,
+  busyboxEntries,
+  generatedLayer,
+  pushImage,
+  pushManifest,
+  sha256,
+} from '../support/image-builder.js';
+import { pullOk } from '../support/pulls.js';
+import { startRegistry } from '../support/registry.js';
 import { waitFor } from '../support/wait.js';
 
 interface DiskUsage {
@@ -61,6 +72,12 @@ describe('with snapshots of the supervisor', () => {
         .map((line) => line.split(/\s+/).filter((word) => word !== ''))
         .map(([name = '', ...rest]) => [name, rest]),
     );
+
+  /** Deletes all that nothing holds: the deletion of a lease with --sync waits for that. */
+  const collect = (): void => {
+    ctr('leases', 'create', '--id', 'any');
+    ctr('leases', 'rm', '--sync', 'any');
+  };
 
   before(async () => {
     engine = await Engine.start(engined({ args: ['--feature', STORE] }));
@@ -113,11 +130,6 @@ describe('with snapshots of the supervisor', () => {
     await run('--name', 'going', 'busybox:1', 'true');
     const id = await dockerOk(engine, ['inspect', '-f', '{{.Id}}', 'going']);
     const before = snapshots();
-    // Deleting a lease with --sync collects all that nothing holds.
-    const collect = (): void => {
-      ctr('leases', 'create', '--id', 'any');
-      ctr('leases', 'rm', '--sync', 'any');
-    };
     collect();
     assert.deepEqual([...snapshots().keys()].sort(), [...before.keys()].sort());
     await engine.stop('SIGKILL');
@@ -129,6 +141,41 @@ describe('with snapshots of the supervisor', () => {
     await waitFor('the snapshot to go', () => !snapshots().has(id));
     assert.ok(snapshots().size < before.size);
     assert.equal(await run('--rm', 'committed:1', 'cat', '/y'), 'x');
+  });
+
+  test('a pulled image is kept as the registry has it, pushed so, and goes with its names', async () => {
+    const [source, target] = await Promise.all([startRegistry(), startRegistry()]);
+    cleanup.add(() => source.stop());
+    cleanup.add(() => target.stop());
+    const layers = [
+      generatedLayer({ root: 'data', bytes: 3 << 20, files: 9, seed: 7 }),
+      buildLayer([{ path: 'small' }]),
+    ];
+    const image = buildImage({ layers, format: 'oci' });
+    const other = buildImage({ layers: [buildLayer([{ path: 'other' }])], format: 'oci', architecture: 'arm' });
+    const index = buildIndex([other, image], 'oci');
+    for (const one of [other, image]) await pushImage(source.url, 'multi', one.platform.architecture, one);
+    await pushManifest(source.url, 'multi', 'latest', index);
+    await pullOk(engine, `${source.host}/multi:latest`);
+    const content = (): string[] => ctr('content', 'ls', '-q').split('\n').filter(Boolean).sort();
+    const wanted = [index, image, ...layers].map(({ digest }) => digest);
+    const all = [...wanted, sha256(image.config)].sort();
+    assert.deepEqual(content(), all);
+    await engine.stop('SIGKILL');
+    await engine.start();
+    collect();
+    assert.deepEqual(content(), all);
+    const pushed = `${target.host}/a/b:1`;
+    await dockerOk(engine, ['tag', `${source.host}/multi`, pushed]);
+    assert.match(await dockerOk(engine, ['push', pushed]), new RegExp(`1: digest: ${image.digest}`));
+    const answer = await fetch(`${target.url}/v2/a/b/manifests/1`, { headers: { accept: image.mediaType } });
+    assert.deepEqual(Buffer.from(await answer.arrayBuffer()), image.manifest);
+    await engineOk(engine, ['rmi', `${source.host}/multi`]);
+    collect();
+    assert.deepEqual(content(), all);
+    await engineOk(engine, ['rmi', pushed]);
+    await waitFor('the content to go', () => content().length === 0);
+    assert.deepEqual((await fsck()).findings, []);
   });
 
   test('a size is refused, and leaves nothing', async () => {

@@ -7,6 +7,7 @@ import type { Digest, LayerStore, StagedLayer } from '../../ports/storage.js';
 import type { RegistryAccess } from '../../registry/access.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
+import type { KeptContent } from '../../registry/kept-content.js';
 import { isFaultOfContent, type PartialBlobs, type PartialClaim } from '../../registry/partial-blobs.js';
 import type { FetchLayerOutput } from '../../workers/fetch-layer.js';
 import { Slots } from '../kit/slots.js';
@@ -17,6 +18,8 @@ import type { LayerInput } from './pull.messages.js';
 export interface LayerEffectDeps extends LayerTaskDeps {
   readonly layers: LayerStore;
   readonly partials: PartialBlobs;
+  /** Gets the blobs of fetched layers; undefined: nobody wants them. */
+  readonly kept: Pick<KeptContent, 'keepLayer'> | undefined;
   readonly access: (host: RegistryHost, credentials: Credentials | undefined) => RegistryAccess;
   /** Replaces what readers see of a transfer. */
   readonly publish: (chainId: Digest, view: LayerView) => void;
@@ -56,19 +59,24 @@ export class LayerTransfers {
   }
 
   async #run(input: LayerInput, before: Promise<void> | undefined, signal: AbortSignal): Promise<void> {
-    const { layers, partials } = this.#deps;
+    const { layers, partials, kept } = this.#deps;
     const { chainId, blob } = input.layer;
     if (before) await settledOrLate(before, signal);
     const claim = await partials.claim(blob.digest, blob.sizeBytes);
+    let keeping: Promise<void> | undefined;
     try {
-      await this.#commit(input, await this.#fetch(input, claim, signal), signal);
+      const fetched = await this.#fetch(input, claim, signal);
+      keeping = claim && kept?.keepLayer(blob, claim.place.path);
+      await this.#commit(input, fetched, signal);
     } catch (error) {
+      await keeping;
       // The disk is full: bytes that are kept for the next attempt would leave no room for anything else.
       if (isEngineError(error) && error.code === 'ENOSPC') await claim?.discard();
       else claim?.keep();
       throw error;
     }
     layers.retain(chainId);
+    await keeping;
     await claim?.discard();
   }
 

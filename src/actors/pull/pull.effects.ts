@@ -6,6 +6,7 @@ import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
 import { type RegistryAccess, withGrant } from '../../registry/access.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
+import type { KeptContent } from '../../registry/kept-content.js';
 import { listTags } from '../../registry/client.js';
 import { explainFailure, resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
 import { pullScope } from '../../registry/token.js';
@@ -21,6 +22,8 @@ export interface PullEffectDeps {
   readonly images: FileImageStore;
   readonly layers: LayerStore;
   readonly records: BlobRecords;
+  /** Undefined when nobody wants images as registries have them. */
+  readonly kept: KeptContent | undefined;
   readonly transfers: SharedLayers;
   readonly accessTo: (domain: string, credentials: PullInput['credentials']) => Promise<RegistryAccess[]>;
   readonly progress: (job: PullJob) => PullProgress;
@@ -117,11 +120,12 @@ export class PullWork implements PullEffects {
   }
 
   async #fetch(job: PullJob, signal: AbortSignal): Promise<void> {
-    const { images, layers, transfers } = this.#deps;
+    const { images, layers, transfers, kept } = this.#deps;
     const { pull, located } = job;
     const { image, hosts } = located;
     const held: Digest[] = [];
-    this.#held.set(pull.id, { layers: held, letGo: images.hold(image.imageId) });
+    const ends = [images.hold(image.imageId), kept?.pulling()];
+    this.#held.set(pull.id, { layers: held, letGo: () => ends.splice(0).forEach((end) => end?.()) });
     const progress = this.#deps.progress(job);
     if (images.get(image.imageId)) {
       progress.cached();
@@ -180,7 +184,7 @@ export class PullWork implements PullEffects {
   }
 
   async #register({ pull, located }: PullJob): Promise<void> {
-    const { images, records, emit } = this.#deps;
+    const { images, records, kept, emit } = this.#deps;
     const { image } = located;
     const { reference } = pull;
     const repository = canonicalName(reference);
@@ -201,6 +205,7 @@ export class PullWork implements PullEffects {
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
       if (isNews) progress.renewed();
       await images.setPublished(stored.id, image.published);
+      await kept?.keepImage(image);
       await images.addDigest(`${repository}@${image.digest}`, stored.id);
       if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
       for (const warning of image.warnings) progress.say(warning);

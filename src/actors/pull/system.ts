@@ -5,6 +5,7 @@ import type { ProgressEncoders } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
+import type { KeptContent } from '../../registry/kept-content.js';
 import type { PartialBlobs } from '../../registry/partial-blobs.js';
 import type { RegistryRules } from '../../registry/endpoint.js';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
@@ -37,6 +38,8 @@ export interface PullSystemDeps {
   readonly encoders: ProgressEncoders;
   readonly records: BlobRecords;
   readonly partials: PartialBlobs;
+  /** Keeps images as registries have them. */
+  readonly kept?: KeptContent | undefined;
   /** These three are asked anew for every pull, so that a reload counts for the next one. */
   readonly rules: () => RegistryRules;
   readonly maxConcurrentDownloads: () => number;
@@ -83,6 +86,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const transferring = new LayerTransfers({
     layers,
     partials: deps.partials,
+    kept: deps.kept,
     pool,
     access: (host, credentials) => sessions.access(host, credentials),
     publish: (chainId, view) => views.publish(chainId, view),
@@ -97,6 +101,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     images,
     layers,
     records: deps.records,
+    kept: deps.kept,
     transfers,
     accessTo: (domain, credentials) => sessions.accessTo(domain, credentials),
     progress: (job) => boards.progress(job),

@@ -20,13 +20,8 @@ import { type RegistryAccess, withGrant } from '../../registry/access.js';
 import type { CallOptions } from '../../registry/client.js';
 import type { Credentials } from '../../registry/credentials.js';
 import { factsOf } from '../../registry/failure.js';
-import {
-  formatFor,
-  type ManifestFormat,
-  type PushedBlob,
-  type WrittenManifest,
-  writeManifest,
-} from '../../registry/manifest-writer.js';
+import { formatFor, type PushedBlob, type WrittenManifest, writeManifest } from '../../registry/manifest-writer.js';
+import type { KeptManifest } from '../../registry/kept-content.js';
 import { pushScope } from '../../registry/token.js';
 import { finishUpload, headBlob, placeOf, putManifest, startUpload } from '../../registry/upload.js';
 import type { ProgressBoard } from '../pull/progress-board.js';
@@ -110,12 +105,14 @@ export class PushWork {
     const { topLayer } = image;
     // The image may be removed meanwhile; what is being pushed stays.
     if (topLayer !== undefined) layers.retain(topLayer);
+    let asPulled: KeptManifest | undefined;
     try {
       const config = await images.configBytes(image.id);
+      asPulled = await this.#deps.kept?.manifestOf(image);
       const place: UploadTarget = { access, domain: reference.domain, path: reference.path };
-      const blobs = await this.#uploadLayers(image, place, board, signal);
+      const blobs = await this.#uploadLayers(image, asPulled, place, board, signal);
       await pushConfig(place, image.id, config, signal);
-      const manifest = await pushManifest(place, reference.tag ?? 'latest', config, blobs, signal);
+      const manifest = await pushManifest(place, reference.tag ?? 'latest', { config, blobs, asPulled }, signal);
       const { digest, bytes, mediaType } = manifest;
       const tag = reference.tag ?? 'latest';
       board.say({ kind: 'line', text: `${tag}: digest: ${digest} size: ${bytes.length}` });
@@ -123,6 +120,7 @@ export class PushWork {
       const target = { mediaType, digest, size: bytes.length };
       await this.#note(reference, image.id, { target, manifests: [target], own: digest });
     } finally {
+      asPulled?.close();
       if (topLayer !== undefined) await layers.release(topLayer);
     }
   }
@@ -152,13 +150,18 @@ export class PushWork {
 
   async #uploadLayers(
     image: Image,
+    asPulled: KeptManifest | undefined,
     target: UploadTarget,
     board: ProgressBoard<ProgressFact>,
     signal: AbortSignal,
   ): Promise<readonly PushedBlob[]> {
     const diffIds = image.config.rootfs.diff_ids;
     const chain = chainOf(diffIds);
-    const layers = diffIds.map((diffId, index): LayerToPush => ({ diffId, chainId: chain[index] ?? diffId }));
+    const layers = diffIds.map((diffId, index): LayerToPush => ({
+      diffId,
+      chainId: chain[index] ?? diffId,
+      blob: asPulled?.layers[index],
+    }));
     const slots = new Slots(this.#deps.maxConcurrentUploads());
     const one = async (layer: LayerToPush, either: AbortSignal): Promise<PushedBlob> => {
       const id = layer.diffId.slice(7, 19);
@@ -283,18 +286,24 @@ export async function pushConfig(
   });
 }
 
+interface ManifestParts {
+  readonly config: Buffer;
+  readonly blobs: readonly PushedBlob[];
+  /** The manifest that the image was pulled with, if the blobs are those that it names. */
+  readonly asPulled: WrittenManifest | undefined;
+}
+
 /**
- * Pushes the manifest in the format that suits the layers, and in the other one when the registry does not take that.
+ * Pushes the manifest: the one that is there, or one in the format that suits the layers; and in the other format when
+ * the registry does not take that.
  */
 async function pushManifest(
   { access, path }: UploadTarget,
   tag: string,
-  config: Buffer,
-  blobs: readonly PushedBlob[],
+  { config, blobs, asPulled }: ManifestParts,
   signal: AbortSignal,
 ): Promise<WrittenManifest> {
-  const put = async (format: ManifestFormat): Promise<WrittenManifest> => {
-    const manifest = writeManifest(format, config, blobs);
+  const put = async (manifest: WrittenManifest): Promise<WrittenManifest> => {
     await withGrant(access, pushScope(path), signal, (grant) =>
       putManifest(placeOf(grant, path), tag, manifest, { limits: access.limits, signal }),
     );
@@ -302,13 +311,13 @@ async function pushManifest(
   };
   const format = formatFor(blobs);
   try {
-    return await put(format);
+    return await put(asPulled ?? writeManifest(format, config, blobs));
   } catch (error) {
     const { status, registryCode } = factsOf(error);
     const isRefused =
       isEngineError(error) && (status === 415 || registryCode === 'MANIFEST_INVALID' || registryCode === 'UNSUPPORTED');
     if (!isRefused || signal.aborted) throw error;
-    return put(format === 'oci' ? 'docker' : 'oci');
+    return put(writeManifest(format === 'oci' ? 'docker' : 'oci', config, blobs));
   }
 }
 

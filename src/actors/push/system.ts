@@ -4,6 +4,7 @@ import type { FileImageStore } from '../../images/store.js';
 import type { ProgressEncoders } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
+import type { KeptContent } from '../../registry/kept-content.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import type { RegistrySessions } from '../registry-session/sessions.js';
 import { PushWork } from './push.effects.js';
@@ -13,6 +14,8 @@ export interface PushSystemDeps {
   readonly images: FileImageStore;
   readonly layers: LayerStore;
   readonly records: BlobRecords;
+  /** Has pulled images as registries have them. */
+  readonly kept?: KeptContent | undefined;
   readonly sessions: RegistrySessions;
   /** The pool of pushes alone, so that pulls do not wait for them. */
   readonly pool: WorkerPool;
@@ -35,6 +38,7 @@ export function createPushSystem(deps: PushSystemDeps): Pushes {
   return new Pushes(
     new PushWork({
       ...deps,
+      kept: deps.kept,
       retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
       accessTo: (domain, credentials) => deps.sessions.ownAccessTo(domain, credentials),
     }),

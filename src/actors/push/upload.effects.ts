@@ -8,6 +8,7 @@ import { isEngineError } from '../../errors/engine-error.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
 import { type Grant, type RegistryAccess, withGrant } from '../../registry/access.js';
 import type { BlobRecord, BlobRecords } from '../../registry/blob-records.js';
+import type { KeptContent } from '../../registry/kept-content.js';
 import { factsOf, type FailureFacts } from '../../registry/failure.js';
 import { type PushedBlob, PUSHED_LAYER_TYPE } from '../../registry/manifest-writer.js';
 import { pushScope } from '../../registry/token.js';
@@ -19,6 +20,8 @@ import { openLink } from '../kit/transfer-link.js';
 export interface UploadDeps {
   readonly layers: LayerStore;
   readonly records: BlobRecords;
+  /** Undefined when images are not kept as registries have them. */
+  readonly kept: KeptContent | undefined;
   readonly pool: WorkerPool;
   readonly retryDelayMs: number;
 }
@@ -26,6 +29,8 @@ export interface UploadDeps {
 export interface LayerToPush {
   readonly diffId: Digest;
   readonly chainId: Digest;
+  /** The kept blob that has to be sent for it; undefined: any blob with these files will do. */
+  readonly blob?: PushedBlob | undefined;
 }
 
 /** A blob that goes as it is. */
@@ -78,11 +83,18 @@ export async function uploadLayer(
   const { records } = deps;
   const repository = `${target.domain}/${target.path}`;
   const upload: Upload = { deps, layer, target, show, signal };
-  const known = await records.of(layer.diffId);
+  const { blob: wanted } = layer;
+  const all = await records.of(layer.diffId);
+  const known = wanted === undefined ? all : [{ ...wanted, repository }, ...all.filter(isOf(wanted))];
   const blob = (await findBlob(upload, known)) ?? (await sendLayer(upload, known));
   await records.add(layer.diffId, { ...blob, repository });
   return blob;
 }
+
+const isOf =
+  (wanted: PushedBlob) =>
+  ({ digest }: BlobRecord): boolean =>
+    digest === wanted.digest;
 
 /** Uploads a file; resolves when the repository has it. What is sent goes from its beginning again when it breaks. */
 export async function uploadFile(
@@ -99,16 +111,43 @@ export async function uploadFile(
     withGrant(access, scope, signal, (grant) => headBlob(placeOf(grant, path), digest, options)),
   );
   if (known !== undefined) return show({ phase: 'exists' });
+  await sendBlob({ access, path }, digest, () => createReadStream(file, { highWaterMark: PIECE_BYTES }), patience);
+  show({ phase: 'pushed' });
+}
+
+/** Sends a blob that the repository does not have. `open` is called for each attempt. */
+async function sendBlob(
+  { access, path }: Pick<UploadTarget, 'access' | 'path'>,
+  digest: Digest,
+  open: () => AsyncIterable<Buffer>,
+  patience: Patience,
+): Promise<void> {
+  const { signal } = patience;
+  const options = { limits: access.limits, signal };
   await persistently(patience, maySucceedLater, () =>
-    withGrant(access, scope, signal, async (grant) => {
+    withGrant(access, pushScope(path), signal, async (grant) => {
       const place = placeOf(grant, path);
       const begun = await startUpload(place, options);
       if (begun === 'mounted') return;
-      const content = createReadStream(file, { highWaterMark: PIECE_BYTES });
-      const sent = await sendChunk(place, begun, content, options);
-      await finishUpload(place, sent, digest, options);
+      await finishUpload(place, await sendChunk(place, begun, open(), options), digest, options);
     }),
   );
+}
+
+/** Sends the bytes that are kept. */
+async function sendKept(
+  { deps, target, show, signal }: Upload,
+  { digest }: PushedBlob,
+  kept: KeptContent,
+): Promise<void> {
+  const open = async function* (): AsyncGenerator<Buffer> {
+    let bytes = 0;
+    for await (const chunk of kept.open(digest)) {
+      yield chunk;
+      show({ phase: 'pushing', bytes: (bytes += chunk.length) });
+    }
+  };
+  await sendBlob(target, digest, open, { retryDelayMs: deps.retryDelayMs, show, signal });
   show({ phase: 'pushed' });
 }
 
@@ -179,6 +218,12 @@ async function sendLayer(upload: Upload, known: readonly BlobRecord[]): Promise<
       return record;
     }
     begun = answer;
+  }
+  const { blob: wanted } = upload.layer;
+  const { kept } = upload.deps;
+  if (wanted && kept) {
+    await sendKept(upload, wanted, kept);
+    return wanted;
   }
   const blob = await runUpload(upload, begun);
   show({ phase: 'pushed' });

@@ -1,6 +1,6 @@
 /** The room that a source may take on the disk: what servers send has no end that can be relied on. */
-import { statfs } from "node:fs/promises";
-import { internal } from "../../errors/engine-error.js";
+import { statfs } from 'node:fs/promises';
+import { internal } from '../../errors/engine-error.js';
 
 /** So much stays free: a part of the disk, but not more than a gigabyte. */
 const KEPT_PART = 20;
@@ -10,10 +10,7 @@ const LOOK_MS = 500;
 /** Returns the bytes that may still be written below a directory. */
 export async function roomBelow(directory: string): Promise<number> {
   const { bavail, bsize, blocks } = await statfs(directory);
-  const kept = Math.min(
-    MAX_KEPT_BYTES,
-    Math.floor((blocks * bsize) / KEPT_PART),
-  );
+  const kept = Math.min(MAX_KEPT_BYTES, Math.floor((blocks * bsize) / KEPT_PART));
   return Math.max(0, bavail * bsize - kept);
 }
 
@@ -28,8 +25,7 @@ export async function withinRoom<T>(
 ): Promise<T> {
   const full = new AbortController();
   const look = async (): Promise<void> => {
-    if ((await roomBelow(directory)) === 0)
-      full.abort(internal("no space left on device"));
+    if ((await roomBelow(directory)) === 0) full.abort(internal('no space left on device'));
   };
   await look();
   const timer = setInterval(() => void look().catch(() => undefined), LOOK_MS);

@@ -9,7 +9,7 @@ import { zfs } from './zfs/zfs-driver.js';
 /** The feature with which images and containers are in the supervisor. Their store has this name, too. */
 export const SNAPSHOTTER_FEATURE = SNAPSHOTTER_STORE.name;
 
-export { snapshotterRow } from './snapshotter/snapshotter-driver.js';
+export { leaseOf, snapshotterRow } from './snapshotter/snapshotter-driver.js';
 
 /** In the order in which they are tried in a new data root. */
 export const STORAGE_DRIVERS: readonly DriverRow[] = [overlay2, btrfs, zfs, fuseOverlayfs];

@@ -64,6 +64,13 @@ export function snapshotterRow(snapshots: Snapshots): DriverRow {
   };
 }
 
+/** Returns the lease of a store whose driver has been started. */
+export function leaseOf(root: string): string {
+  const lease = textOf(root, LEASE_LINK);
+  if (lease === undefined) throw internal(`${root} has no lease`);
+  return lease;
+}
+
 async function openSnapshotter(snapshots: Snapshots, context: DriverContext): Promise<StorageDriver> {
   const { root } = context.layout;
   const { snapshotter } = snapshots;

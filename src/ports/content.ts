@@ -1,0 +1,31 @@
+/**
+ * Contract of the content of the supervisor: blobs that are named by their digests. The supervisor deletes, in its
+ * time, what no lease holds and no label of another blob refers to.
+ */
+import type { Digest } from './storage.js';
+
+export interface NewBlob {
+  readonly digest: Digest;
+  readonly sizeBytes: number;
+  /** By them a blob refers to others, and so keeps them: `containerd.io/gc.ref.content…`. */
+  readonly labels?: Readonly<Record<string, string>>;
+}
+
+export interface Content {
+  /** Returns the size of a blob; undefined when it is not there. */
+  sizeOf(digest: Digest): Promise<number | undefined>;
+  /** Returns the bytes, in pieces. @throws EngineError not-found. */
+  read(digest: Digest): AsyncIterable<Buffer>;
+  /**
+   * Writes a blob and lets the lease hold it. One that is there already gets the labels. `bytesFrom` is asked for the
+   * bytes from an offset on, because what an attempt that broke off has brought is not sent again.
+   * @throws EngineError data-loss when the bytes have another digest or size: nothing of them is left then.
+   */
+  write(lease: string, blob: NewBlob, bytesFrom: (offset: number) => AsyncIterable<Buffer>): Promise<void>;
+  /** Returns the blobs that a lease holds; none when there is no such lease. */
+  held(lease: string): Promise<readonly Digest[]>;
+  /** Ends that a lease holds these blobs. Idempotent. */
+  letGo(lease: string, digests: readonly Digest[]): Promise<void>;
+  /** Deletes all that nothing holds, and resolves when it is gone. */
+  collect(): Promise<void>;
+}

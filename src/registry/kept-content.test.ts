@@ -1,0 +1,203 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, mock, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { notFound } from '../errors/engine-error.js';
+import type { Content, NewBlob } from '../ports/content.js';
+import type { Image } from '../ports/images.js';
+import type { Logger } from '../ports/logger.js';
+import type { Digest } from '../ports/storage.js';
+import { KeptContent } from './kept-content.js';
+import type { ResolvedImage } from './resolve.js';
+
+const digestOf = (text: string | Buffer): Digest => `sha256:${createHash('sha256').update(text).digest('hex')}`;
+
+/** Collects as containerd does: what one lease holds stays, and what labels lead to from there. */
+class MemoryContent implements Content {
+  readonly blobs = new Map<Digest, { readonly bytes: Buffer; labels: Readonly<Record<string, string>> }>();
+  readonly leased = new Set<Digest>();
+  failure: Error | undefined;
+
+  async sizeOf(digest: Digest): Promise<number | undefined> {
+    return this.blobs.get(digest)?.bytes.length;
+  }
+
+  async *read(digest: Digest): AsyncGenerator<Buffer> {
+    const blob = this.blobs.get(digest);
+    if (!blob) throw notFound(digest);
+    yield blob.bytes;
+  }
+
+  async write(_lease: string, { digest, labels = {} }: NewBlob, from: (at: number) => AsyncIterable<Buffer>) {
+    if (this.failure) throw this.failure;
+    const chunks: Buffer[] = [];
+    for await (const chunk of from(0)) chunks.push(chunk);
+    this.blobs.set(digest, { bytes: Buffer.concat(chunks), labels });
+    this.leased.add(digest);
+  }
+
+  async held(): Promise<readonly Digest[]> {
+    return [...this.leased];
+  }
+
+  async letGo(_lease: string, digests: readonly Digest[]): Promise<void> {
+    for (const digest of digests) this.leased.delete(digest);
+  }
+
+  async collect(): Promise<void> {
+    const stays = new Set(this.leased);
+    for (const digest of stays)
+      for (const next of Object.values(this.blobs.get(digest)?.labels ?? {})) stays.add(next as Digest);
+    for (const digest of this.blobs.keys()) if (!stays.has(digest)) this.blobs.delete(digest);
+  }
+}
+
+/** An image of an index, with layers of these texts. */
+function imageOf(...layers: string[]): { readonly resolved: ResolvedImage; readonly image: Image; all: Set<Digest> } {
+  const configBytes = Buffer.from(JSON.stringify({ os: 'linux', layers }));
+  const imageId = digestOf(configBytes);
+  const descriptor = (mediaType: string, text: string | Buffer): object => ({
+    mediaType,
+    digest: digestOf(text),
+    size: text.length,
+  });
+  const manifest = Buffer.from(
+    JSON.stringify({
+      schemaVersion: 2,
+      mediaType: 'application/vnd.oci.image.manifest.v1+json',
+      config: descriptor('application/vnd.oci.image.config.v1+json', configBytes),
+      layers: layers.map((text) => descriptor('application/vnd.oci.image.layer.v1.tar+gzip', text)),
+    }),
+  );
+  const own = digestOf(manifest);
+  const index = Buffer.from(JSON.stringify({ schemaVersion: 2, manifests: [own] }));
+  const entry = { mediaType: 'application/vnd.oci.image.manifest.v1+json', digest: own, size: manifest.length };
+  const target = { mediaType: 'application/vnd.oci.image.index.v1+json', digest: digestOf(index), size: index.length };
+  const published = { target, manifests: [entry], own };
+  const documents = [
+    { digest: target.digest, bytes: index },
+    { digest: own, bytes: manifest },
+  ];
+  const blobs = layers.map((text) => ({ blob: { digest: digestOf(text), sizeBytes: text.length } }));
+  return {
+    resolved: { imageId, configBytes, layers: blobs, documents, published } as unknown as ResolvedImage,
+    image: { id: imageId, published } as unknown as Image,
+    all: new Set([target.digest, own, imageId, ...layers.map(digestOf)]),
+  };
+}
+
+let directory: string;
+let content: MemoryContent;
+let images: Image[];
+let warnings: string[];
+let changed: () => void;
+let kept: KeptContent;
+const log = { warn: (_: object, message: string) => warnings.push(message) } as unknown as Logger;
+
+beforeEach(async () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  directory = await mkdtemp(join(tmpdir(), 'kept-'));
+  [content, images, warnings] = [new MemoryContent(), [], []];
+  const store = { list: () => images, onChange: (listener: () => void) => ((changed = listener), () => undefined) };
+  kept = new KeptContent({ content, lease: () => 'lease', images: store, log });
+  await kept.load();
+});
+afterEach(async () => {
+  mock.timers.reset();
+  await rm(directory, { recursive: true });
+});
+
+async function keepLayers(...texts: string[]): Promise<void> {
+  for (const text of texts) {
+    const path = join(directory, 'blob');
+    await writeFile(path, text);
+    await kept.keepLayer({ digest: digestOf(text), sizeBytes: text.length }, path);
+  }
+}
+
+async function later(): Promise<void> {
+  mock.timers.tick(1_000);
+  for (let i = 0; i < 20; i++) await turn();
+}
+
+const there = (): Set<Digest> => new Set(content.blobs.keys());
+
+test('an image is kept whole by one document, until it goes', async () => {
+  const [one, other] = [imageOf('a', 'shared'), imageOf('b', 'shared')];
+  await keepLayers('a', 'shared', 'b');
+  images = [one.image, other.image];
+  await kept.keepImage(one.resolved);
+  await kept.keepImage(other.resolved);
+  assert.deepEqual(content.leased, new Set([one, other].map(({ image }) => image.published?.target.digest)));
+  await content.collect();
+  assert.deepEqual(there(), new Set([...one.all, ...other.all]));
+  images = [other.image];
+  changed();
+  await later();
+  assert.deepEqual(there(), other.all);
+  assert.deepEqual(warnings, []);
+});
+
+test('a start lets go of what no image needs', async () => {
+  const one = imageOf('a');
+  await keepLayers('a', 'left');
+  images = [one.image];
+  await kept.keepImage(one.resolved);
+  assert.ok(content.blobs.has(digestOf('left')));
+  await new KeptContent({
+    content,
+    lease: () => 'lease',
+    images: { list: () => images, onChange: () => changed },
+    log,
+  }).load();
+  assert.deepEqual(there(), one.all);
+});
+
+test('a layer of a pull under way stays, and goes with it', async () => {
+  const end = kept.pulling();
+  await keepLayers('a');
+  changed();
+  await later();
+  assert.ok(content.blobs.has(digestOf('a')));
+  end();
+  await later();
+  assert.deepEqual(there(), new Set());
+});
+
+test('a manifest is found while all its layers are there, and stays for who has it open', async () => {
+  const one = imageOf('a', 'b');
+  images = [one.image];
+  await keepLayers('a');
+  await kept.keepImage(one.resolved);
+  assert.equal(await kept.manifestOf(one.image), undefined);
+  await keepLayers('b');
+  const found = await kept.manifestOf(one.image);
+  assert.ok(found);
+  assert.deepEqual([found.digest, digestOf(found.bytes)], [one.image.published?.own, one.image.published?.own]);
+  assert.deepEqual(
+    found.layers.map(({ digest }) => digest),
+    ['a', 'b'].map(digestOf),
+  );
+  images = [];
+  changed();
+  await later();
+  assert.deepEqual(there(), one.all);
+  found.close();
+  await later();
+  assert.deepEqual(there(), new Set());
+  assert.equal(await kept.manifestOf(one.image), undefined);
+});
+
+test('what cannot be kept fails nothing', async () => {
+  await writeFile(join(directory, 'short'), 'x');
+  await kept.keepLayer({ digest: digestOf('xy'), sizeBytes: 2 }, join(directory, 'short'));
+  await kept.keepLayer({ digest: digestOf('xy'), sizeBytes: 2 }, join(directory, 'none'));
+  assert.deepEqual([there(), warnings], [new Set(), []]);
+  content.failure = new Error('the disk is full');
+  await keepLayers('a');
+  await kept.keepImage(imageOf('a').resolved);
+  assert.deepEqual(warnings, ['not kept as it was pulled', 'not kept as it was pulled']);
+});

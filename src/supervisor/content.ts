@@ -1,0 +1,173 @@
+/** The content store of one containerd namespace, over gRPC. */
+import { create } from '@bufbuild/protobuf';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { dataLoss, internal, isEngineError } from '../errors/engine-error.js';
+import type { Content, NewBlob } from '../ports/content.js';
+import type { Digest } from '../ports/storage.js';
+import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
+import { fromGrpc, isTaken } from './grpc-error.js';
+import { ContainerdLeases } from './leases.js';
+import {
+  Content as ContentService,
+  WriteAction,
+  WriteContentRequestSchema,
+  type WriteContentResponse,
+} from './proto/gen/content_pb.js';
+
+const TYPE = 'content';
+/** A piece is encoded on the main thread. This many bytes take a fraction of a millisecond. */
+const PIECE_BYTES = 256 << 10;
+
+type BytesFrom = (offset: number) => AsyncIterable<Buffer>;
+
+export class ContainerdContent implements Content {
+  readonly #connection: GrpcConnection;
+  readonly #service: UnaryClient<typeof ContentService>;
+  readonly #leases: ContainerdLeases;
+
+  constructor(connection: GrpcConnection) {
+    this.#connection = connection;
+    this.#service = connection.unary(ContentService);
+    this.#leases = new ContainerdLeases(connection);
+  }
+
+  async sizeOf(digest: Digest): Promise<number | undefined> {
+    try {
+      const { info } = await this.#service.info({ digest });
+      return Number(info?.size ?? 0);
+    } catch (error) {
+      if (isEngineError(error, 'not-found')) return undefined;
+      throw error;
+    }
+  }
+
+  async *read(digest: Digest): AsyncGenerator<Buffer> {
+    await this.#connection.ready();
+    const { read } = ContentService.method;
+    const call = this.#connection.serverStream(read, { digest });
+    try {
+      for await (const { data } of call) yield Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+    } catch (error) {
+      throw fromGrpc(error, read.name);
+    } finally {
+      call.cancel();
+    }
+  }
+
+  async write(lease: string, blob: NewBlob, bytesFrom: BytesFrom): Promise<void> {
+    try {
+      const isResumed = await this.#attempt(lease, blob, bytesFrom);
+      // The bytes of the attempt before may be what is wrong.
+      if (isResumed === 'wrong after resuming' && (await this.#attempt(lease, blob, bytesFrom)) !== 'written')
+        throw wrongBytes(blob);
+    } catch (error) {
+      if (!isTaken(error)) throw error;
+      await this.#label(blob);
+    }
+  }
+
+  async held(lease: string): Promise<readonly Digest[]> {
+    return ((await this.#leases.held(lease, TYPE)) ?? []) as readonly Digest[];
+  }
+
+  letGo(lease: string, digests: readonly Digest[]): Promise<void> {
+    return this.#leases.letGo(lease, TYPE, digests);
+  }
+
+  collect(): Promise<void> {
+    return this.#leases.collect();
+  }
+
+  /**
+   * Writes the blob, from where an attempt before has come to.
+   * @throws EngineError data-loss for wrong bytes, conflict when the blob is there.
+   */
+  async #attempt(lease: string, blob: NewBlob, bytesFrom: BytesFrom): Promise<'written' | 'wrong after resuming'> {
+    const { digest, sizeBytes, labels = {} } = blob;
+    await this.#connection.ready();
+    // Two data roots with one supervisor may bring the same blob at the same time.
+    const ref = `${lease}-${digest}`;
+    const stream = new WriteStream(this.#connection, lease, { ref, total: BigInt(sizeBytes), expected: digest });
+    let begun = 0;
+    try {
+      begun = await stream.ask({ action: WriteAction.STAT_UNSPECIFIED });
+      let offset = begun;
+      if (begun <= sizeBytes)
+        for await (const data of inPieces(bytesFrom(begun))) {
+          if (offset + data.length > sizeBytes) throw wrongBytes(blob);
+          offset = await stream.ask({ action: WriteAction.WRITE, offset: BigInt(offset), data });
+        }
+      if (offset !== sizeBytes) throw wrongBytes(blob);
+      await stream.ask({ action: WriteAction.COMMIT, offset: BigInt(offset), labels });
+      return 'written';
+    } catch (error) {
+      stream.cancel();
+      if (!isWrong(error)) throw error;
+      await this.#service.abort({ ref });
+      if (begun > 0) return 'wrong after resuming';
+      throw wrongBytes(blob, error);
+    } finally {
+      stream.end();
+    }
+  }
+
+  async #label({ digest, labels = {} }: NewBlob): Promise<void> {
+    const paths = Object.keys(labels).map((name) => `labels.${name}`);
+    if (paths.length > 0)
+      await this.#service.update({ info: { digest, labels: { ...labels } }, updateMask: { paths } });
+  }
+}
+
+/** One write: each message has one answer. */
+class WriteStream {
+  readonly #call;
+  readonly #answers: AsyncIterator<WriteContentResponse>;
+
+  constructor(
+    connection: GrpcConnection,
+    lease: string,
+    private readonly always: { readonly ref: string; readonly total: bigint; readonly expected: Digest },
+  ) {
+    this.#call = connection.bidiStream(ContentService.method.write, lease);
+    this.#answers = this.#call[Symbol.asyncIterator]() as AsyncIterator<WriteContentResponse>;
+  }
+
+  /** Returns the bytes that the supervisor has now. */
+  async ask(message: MessageInitShape<typeof WriteContentRequestSchema>): Promise<number> {
+    try {
+      this.#call.write(create(WriteContentRequestSchema, { ...this.always, ...message }));
+      const { value, done } = await this.#answers.next();
+      if (done) throw internal('the supervisor ended the writing of content early');
+      return Number(value.offset);
+    } catch (error) {
+      throw isEngineError(error) ? error : fromGrpc(error, ContentService.method.write.name);
+    }
+  }
+
+  end(): void {
+    this.#call.end();
+  }
+
+  cancel(): void {
+    this.#call.cancel();
+  }
+}
+
+async function* inPieces(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  for await (const chunk of chunks)
+    for (let at = 0; at < chunk.length; at += PIECE_BYTES) yield chunk.subarray(at, at + PIECE_BYTES);
+}
+
+/** containerd refuses to commit what has another digest or size as something that is not in the right state. */
+function isWrong(error: unknown): boolean {
+  return isEngineError(error) && (error.code === WRONG_BYTES || (error.kind === 'conflict' && !isTaken(error)));
+}
+
+const WRONG_BYTES = 'DIGEST_MISMATCH';
+
+function wrongBytes({ digest, sizeBytes }: NewBlob, cause?: unknown): Error {
+  return dataLoss(`the bytes for ${digest} are not the ${sizeBytes} bytes of that digest`, {
+    code: WRONG_BYTES,
+    cause,
+  });
+}
