@@ -39,7 +39,11 @@ export function composePlugins(
     replies,
     store,
     processes: composeProcesses(base, drivers, store, tasks),
-    users: (record) => usersOf(record, drivers, lives),
+    users: (record) => [
+      ...usersOf(record, drivers, lives),
+      // Without its answers, which somebody would have to change in the configuration, every request is denied.
+      ...base.live.current.authorizationPlugins.filter((id) => localName(id) === record.name),
+    ],
     emit: announce,
   });
   drivers.pluginSupervisor.tasks.onEvent((event) => {
@@ -109,7 +113,9 @@ function usersOf({ name }: PluginRecord, { volumes, network }: Drivers, { contai
     ...volumes.list().flatMap((volume) => (volume.driver === name ? [`volume ${volume.name}`] : [])),
     ...network
       .list()
-      .flatMap(({ id, driver, ipam }) => (driver === name || ipam.driver === name ? [`network ${id}`] : [])),
+      .flatMap(({ id, driver, ipam }) =>
+        [driver, ipam.driver].some((one) => localName(one) === name) ? [`network ${id}`] : [],
+      ),
     ...containers
       .list()
       .flatMap((container) =>

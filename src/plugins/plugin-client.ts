@@ -1,10 +1,12 @@
 /** Calls a plugin: each call is a POST of JSON, answered by JSON. */
 import { readFile } from 'node:fs/promises';
 import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError, deadline, internal, messageOf, unavailable } from '../errors/engine-error.js';
 import { PLUGIN_REFUSED } from '../ports/plugin.js';
+import { connectPinned } from '../sys/net/pinned-socket.js';
 import type { PluginAddress } from './plugin-spec.js';
 
 export interface PluginLimits {
@@ -191,7 +193,19 @@ function broken(method: string, error: unknown, wasReused = false): EngineError 
   });
 }
 
+/** Connects to the socket at a path, and to nothing that a link there leads to. */
+class PinnedAgent extends Agent {
+  constructor(private readonly path: string) {
+    super({ keepAlive: true });
+  }
+
+  override createConnection(): Duplex {
+    return connectPinned(this.path);
+  }
+}
+
 async function makeAgent(address: PluginAddress): Promise<Agent> {
+  if (address.kind === 'unix' && address.isPinned === true) return new PinnedAgent(address.path);
   if (address.kind !== 'https') return new Agent({ keepAlive: true });
   const { insecureSkipVerify, caFile, certFile, keyFile } = address.tls;
   const read = async (path: string): Promise<Buffer | undefined> => (path === '' ? undefined : readFile(path));

@@ -11,7 +11,8 @@ export interface PluginTls {
 }
 
 export type PluginAddress =
-  | { readonly kind: 'unix'; readonly path: string }
+  /** A pinned one is in a directory that the plugin can change: a link there leads nowhere. */
+  | { readonly kind: 'unix'; readonly path: string; readonly isPinned?: boolean }
   | { readonly kind: 'http'; readonly host: string; readonly port: number }
   | { readonly kind: 'https'; readonly host: string; readonly port: number; readonly tls: PluginTls };
 

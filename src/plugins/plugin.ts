@@ -105,7 +105,7 @@ export class Plugin {
     const { managed } = this;
     if (managed) {
       requireType(managed, this.#capability);
-      return new PluginClient({ kind: 'unix', path: managed.socket }, this.#options.limits);
+      return new PluginClient({ kind: 'unix', path: managed.socket, isPinned: true }, this.#options.limits);
     }
     const { address } = await findPlugin(this.id, this.#options.places);
     const client = new PluginClient(address, this.#options.limits);

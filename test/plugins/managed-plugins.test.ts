@@ -1,12 +1,13 @@
 /** Managed plugins: made, enabled, used as drivers, and there again after the daemon was killed. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { cliCalls } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
 import { startEngineWithRegistry, type EngineWithRegistry } from '../support/engine-with-image.js';
 import { call, callJson, open } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
@@ -16,11 +17,13 @@ import { waitFor } from '../support/wait.js';
 const cleanup = new Cleanup();
 let engine: Engine;
 let image: string;
+/** The configuration file, which each start writes. */
+const settings: Record<string, unknown> = {};
 let registry: EngineWithRegistry['registry'];
 let runtime: PluginRuntime;
 
 before(async () => {
-  const started: EngineWithRegistry = await startEngineWithRegistry(cleanup);
+  const started: EngineWithRegistry = await startEngineWithRegistry(cleanup, engined({ file: settings }));
   ({ engine, image, registry } = started);
   runtime = new PluginRuntime();
   cleanup.add(async () => runtime.remove());
@@ -38,8 +41,13 @@ async function taskPid(): Promise<string> {
 }
 
 /** Creates a plugin that is ready to be enabled. */
-async function create(name: string, types: readonly string[], mode?: string): Promise<void> {
-  const dir = makePluginDir(pluginConfig(types, mode));
+async function create(
+  name: string,
+  types: readonly string[],
+  mode?: string,
+  more: Readonly<Record<string, unknown>> = {},
+): Promise<void> {
+  const dir = makePluginDir({ ...pluginConfig(types, mode), ...more });
   try {
     await ok('plugin', 'create', name, dir);
   } finally {
@@ -166,6 +174,72 @@ describe('a managed log plugin', () => {
     assert.ok(!readdirSync(join(engine.dir, 'data/containers', id)).includes('container-cached.log'));
     await ok('rm', 'told');
     await ok('plugin', 'rm', '-f', 'team/logs');
+  });
+});
+
+/** Its links are those of the host. */
+const ON_HOST = {
+  network: { type: 'host' },
+  linux: { capabilities: ['CAP_NET_ADMIN'], allowAllDevices: false, devices: null },
+};
+
+describe('managed plugins of networks', () => {
+  test('drive networks and hand out addresses, also when the daemon was killed', async () => {
+    await create('team/links', ['docker.networkdriver/1.0'], 'serve', ON_HOST);
+    await create('team/addresses', ['docker.ipamdriver/1.0']);
+    const network = ['network', 'create', '-d', 'team/links', '--ipam-driver', 'team/addresses', 'managed'];
+    assert.match((await cli(network)).stderr, /plugin team\/\w+ found but disabled/);
+    for (const name of ['team/links', 'team/addresses']) await ok('plugin', 'enable', name);
+    await ok(...network);
+    assert.match(await ok('info', '-f', '{{.Plugins.Network}}'), / team\/links:latest\]/);
+    const links = ['run', '--rm', '--network', 'managed', image, 'ip', '-o', 'addr', 'show', 'managed0'];
+    assert.match(await ok(...links), / inet 10\.97\.0\.\d+\/24 /);
+    await ok('run', '-d', '--name', 'linked', '--network', 'managed', '--restart', 'always', image, 'sleep', '1000');
+    for (const name of ['team/links', 'team/addresses'])
+      assert.match((await cli(['plugin', 'disable', name])).stderr, /is in use/, name);
+    await engine.stop('SIGKILL');
+    await engine.start();
+    await waitFor('the container', async () => (await cli(['exec', 'linked', 'true'])).status === 0);
+    const [shown] = JSON.parse(await ok('inspect', 'linked')) as {
+      NetworkSettings: { Networks: { managed: { IPAddress: string } } };
+    }[];
+    const address = shown?.NetworkSettings.Networks.managed.IPAddress ?? '';
+    assert.match(
+      await ok('exec', 'linked', 'ip', '-o', 'addr', 'show', 'managed0'),
+      new RegExp(` inet ${address}/24 `),
+    );
+    await ok('rm', '-f', 'linked');
+    await ok('network', 'rm', 'managed');
+    for (const name of ['team/links', 'team/addresses']) await ok('plugin', 'disable', name);
+    await ok('plugin', 'rm', 'team/links', 'team/addresses');
+  });
+});
+
+describe('a managed authorization plugin', () => {
+  test('is asked from a reload on, and after a start before any request', async () => {
+    await create('team/judge', ['docker.authz/1.0']);
+    await ok('plugin', 'enable', 'team/judge');
+    const denied = /authorization denied by plugin team\/judge\S*: no volumes here/;
+    const configured = (plugins: readonly string[]): void => {
+      settings['authorization-plugins'] = plugins;
+      writeFileSync(join(engine.dir, 'daemon.json'), JSON.stringify(settings));
+      process.kill(engine.pid, 'SIGHUP');
+    };
+    const make = async (): Promise<string> =>
+      (await call(engine.socketPath, 'POST', '/volumes/create', { json: { Name: 'judged' } })).text;
+    configured(['team/judge']);
+    await waitFor('the denial', async () => denied.test(await make()));
+    await ok('volume', 'rm', '-f', 'judged');
+    assert.equal(await ok('volume', 'ls', '-q'), '');
+    await engine.stop('SIGKILL');
+    await engine.start();
+    assert.match(await make(), denied);
+    assert.match((await cli(['plugin', 'disable', 'team/judge'])).stderr, /is in use/);
+    configured([]);
+    await waitFor('the consent', async () => /"Name":"judged"/.test(await make()));
+    await ok('volume', 'rm', 'judged');
+    await ok('plugin', 'disable', 'team/judge');
+    await ok('plugin', 'rm', 'team/judge');
   });
 });
 

@@ -1,6 +1,7 @@
 /**
- * The program of the managed plugins in tests: a volume driver with a tmpfs for each volume, and a log driver that
- * prints what it takes. It runs inside a plugin, beside busybox and nothing else, so it imports only what Node brings.
+ * The program of the managed plugins in tests: a volume driver with a tmpfs for each volume, a log driver that prints
+ * what it takes, a network driver of lonely links, a manager of addresses, and one that says what is allowed. It runs
+ * inside a plugin, beside busybox and nothing else, so it imports only what Node brings.
  */
 import { execFileSync } from 'node:child_process';
 import { createReadStream, existsSync, mkdirSync, readFileSync, type ReadStream, rmSync, writeFileSync } from 'node:fs';
@@ -41,6 +42,40 @@ const handlers: Readonly<Record<string, Handler>> = {
     follow(File, ContainerName, keptOf(ContainerID));
   },
   'LogDriver.StopLogging': ({ File = '' }) => void streams.delete(File),
+  'NetworkDriver.GetCapabilities': () => ({ Scope: 'local', ConnectivityScope: 'local' }),
+  'NetworkDriver.CreateNetwork': ({ NetworkID = '' }) =>
+    busybox('ip', 'link', 'add', linkOf(NetworkID), 'type', 'bridge'),
+  'NetworkDriver.DeleteNetwork': ({ NetworkID = '' }) => busybox('ip', 'link', 'del', linkOf(NetworkID)),
+  'NetworkDriver.CreateEndpoint': () => ({ Interface: {} }),
+  'NetworkDriver.DeleteEndpoint': ({ EndpointID = '' }) => {
+    // It has gone with the network namespace, unless it was given back before.
+    if (existsSync(`/sys/class/net/${linkOf(EndpointID)}`)) busybox('ip', 'link', 'del', linkOf(EndpointID));
+  },
+  'NetworkDriver.EndpointOperInfo': () => ({ Value: {} }),
+  'NetworkDriver.Join': ({ EndpointID = '' }) => {
+    busybox('ip', 'link', 'add', linkOf(EndpointID), 'type', 'veth');
+    return { InterfaceName: { SrcName: linkOf(EndpointID), DstPrefix: 'managed' }, DisableGatewayService: true };
+  },
+  'NetworkDriver.Leave': () => ({}),
+  'NetworkDriver.ProgramExternalConnectivity': () => ({}),
+  'NetworkDriver.RevokeExternalConnectivity': () => ({}),
+  'IpamDriver.GetCapabilities': () => ({}),
+  'IpamDriver.GetDefaultAddressSpaces': () => ({ LocalDefaultAddressSpace: 'here', GlobalDefaultAddressSpace: 'all' }),
+  'IpamDriver.RequestPool': () => ({ PoolID: 'here/10.97.0.0/24', Pool: '10.97.0.0/24', Data: {} }),
+  'IpamDriver.ReleasePool': () => addresses.clear(),
+  'IpamDriver.RequestAddress': ({ Address = '' }) => {
+    const address = Address === '' ? `10.97.0.${(lastAddress += 7)}` : Address;
+    addresses.add(address);
+    return { Address: `${address}/24`, Data: {} };
+  },
+  'IpamDriver.ReleaseAddress': ({ Address = '' }) => {
+    if (!addresses.delete(Address)) throw new Error(`${Address} is not in use`);
+  },
+  'AuthZPlugin.AuthZReq': ({ RequestMethod, RequestUri = '' }) =>
+    RequestMethod === 'POST' && RequestUri.endsWith('/volumes/create')
+      ? { Allow: false, Msg: 'no volumes here' }
+      : { Allow: true },
+  'AuthZPlugin.AuthZRes': () => ({ Allow: true }),
   'VolumeDriver.Capabilities': () => ({ Capabilities: { Scope: 'local' } }),
   'VolumeDriver.Create': ({ Name = '' }) => {
     volumes.set(Name, []);
@@ -74,6 +109,15 @@ const handlers: Readonly<Record<string, Handler>> = {
     if (left.length === 0 && isMounted(`${VOLUMES}/${Name}`)) busybox('umount', `${VOLUMES}/${Name}`);
   },
 };
+
+/** Addresses that are given out, of the only pool. */
+const addresses = new Set<string>();
+let lastAddress = 0;
+
+/** The name of the link that stands for a network or an endpoint. */
+function linkOf(id: string): string {
+  return `mp${id.slice(0, 10)}`;
+}
 
 const streams = new Map<string, ReadStream>();
 

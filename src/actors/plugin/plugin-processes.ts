@@ -1,6 +1,6 @@
 /** The processes of managed plugins: tasks of the supervisor in a namespace of their own, named by the plugin's ID. */
-import { lstat, mkdir, rm } from 'node:fs/promises';
-import { connect } from 'node:net';
+import { mkdir, rm } from 'node:fs/promises';
+import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { deadline, isEngineError, unavailable } from '../../errors/engine-error.js';
@@ -9,6 +9,7 @@ import type { PluginFiles, PluginRecord } from '../../ports/managed-plugin.js';
 import type { ExitStatus, OciSpec, ProcessStdio, RuntimeChoice, TaskService } from '../../ports/supervisor.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
 import { detachMount, mountFileSystem, mountPointsBelow } from '../../sys/mount/mount.js';
+import { connectPinned } from '../../sys/net/pinned-socket.js';
 import { SIGKILL } from '../../text/signals.js';
 import type { StdioFactory } from '../container/deps.js';
 import type { Pace } from '../kit/pace.js';
@@ -215,12 +216,14 @@ export class PluginProcesses {
   }
 }
 
-/** A link is no socket: it could lead to one of the host. */
 async function isListening(path: string): Promise<boolean> {
-  const found = await lstat(path).catch(() => undefined);
-  if (found?.isSocket() !== true) return false;
+  let socket: Socket;
+  try {
+    socket = connectPinned(path);
+  } catch {
+    return false;
+  }
   return new Promise((resolve) => {
-    const socket = connect({ path });
     socket.once('connect', () => {
       socket.destroy();
       resolve(true);
