@@ -1,6 +1,7 @@
 /**
  * `engined upgrade`: a running daemon hands over to a successor without a service manager, and nobody is refused. A
- * successor that fails leaves the old one at work. UPGRADES_COUNT=50 hands over so often.
+ * successor that fails leaves the old one at work. UPGRADES_COUNT=50 UPGRADE_PORTS=100 UPGRADE_REQUESTS=200 is the long
+ * run: so many upgrades, published ports that are probed in turn, and requests in a second.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -18,10 +19,14 @@ import type { Engine, EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { freePort } from '../support/free-port.js';
 import { jsonLines, open } from '../support/http.js';
+import { followLog, followVolumes } from '../support/steady-followers.js';
 import { probe, repeat, requests, type Misses } from '../support/steady-load.js';
 import { waitFor } from '../support/wait.js';
 
 const UPGRADES = Number(process.env['UPGRADES_COUNT'] ?? 2);
+const PORTS = Number(process.env['UPGRADE_PORTS'] ?? 3);
+const REQUESTS = Number(process.env['UPGRADE_REQUESTS'] ?? 100);
+const PROBE_MS = PORTS > 3 ? 10 : 100;
 const cleanup = new Cleanup();
 const dir = mkdtempSync(join(tmpdir(), 'handover-'));
 let kind: EngineKind;
@@ -58,7 +63,10 @@ function upgrade(): Promise<Outcome> {
   const [own = '', ...args] = kind.command(engine.dir, engine.socketPath);
   return new Promise((resolve) => {
     execFile(own, ['upgrade', ...args], (error, stdout, stderr) =>
-      resolve({ code: error === null ? 0 : error.code, output: stdout + stderr }),
+      resolve({
+        code: error === null ? 0 : error.code,
+        output: stdout + stderr,
+      }),
     );
   });
 }
@@ -77,24 +85,32 @@ function assertNoneMissed(what: string, { made, failures, longestMs }: Misses): 
 
 test('requests, ports, containers and their output go on over upgrades', async () => {
   const web = 'mkdir /www; echo served > /www/index.html; exec httpd -f -p 80 -h /www';
-  await engineOk(engine, ['run', '-d', '--name', 'web', '-p', '80', image, 'sh', '-c', web]);
-  const count = 'i=0; while :; do echo line $i; i=$((i+1)); sleep 0.02; done';
-  await engineOk(engine, ['run', '-d', '--name', 'counter', image, 'sh', '-c', count]);
-  const port = Number((await engineOk(engine, ['port', 'web', '80'])).split(':').at(-1));
+  const ports: number[] = [];
+  while (ports.length < PORTS) ports.push(await freePort());
+  const published = ports.flatMap((port) => ['-p', `127.0.0.1:${port}:80`]);
+  await engineOk(engine, ['run', '-d', '--name', 'web', ...published, image, 'sh', '-c', web]);
+  const count = 'i=0; while [ ! -e /stop ]; do echo line $i; i=$((i+1)); sleep 0.02; done; echo end';
+  await engineOk(engine, ['run', '-d', '-t', '--name', 'counter', image, 'sh', '-c', count]);
   const pids = await engineOk(engine, ['inspect', '-f', '{{.State.Pid}}', 'web', 'counter']);
   await waitFor('the server in the container', () =>
-    probe('127.0.0.1', port, 'served').then(
+    Promise.all(ports.map((port) => probe('127.0.0.1', port, 'served'))).then(
       () => true,
       () => false,
     ),
   );
+  let [probed, volumes] = [0, 0];
+  const events = followVolumes(engine.socketPath, Date.now() / 1000 - 1);
+  const log = followLog(engine.socketPath, 'counter');
   const loads = {
-    requests: requests(engine.socketPath, '/containers/json', 100),
+    requests: requests(engine.socketPath, '/containers/json', REQUESTS),
     'requests over tcp': repeat(20, async () => {
-      const { status } = await fetch(`http://127.0.0.1:${tcp}/_ping`, { headers: { connection: 'close' } });
+      const { status } = await fetch(`http://127.0.0.1:${tcp}/_ping`, {
+        headers: { connection: 'close' },
+      });
       assert.equal(status, 200);
     }),
-    probes: repeat(100, () => probe('127.0.0.1', port, 'served')),
+    probes: repeat(PROBE_MS, () => probe('127.0.0.1', ports[probed++ % PORTS] ?? 0, 'served')),
+    volumes: repeat(200, () => engineOk(engine, ['volume', 'create', `v${volumes++}`]).then(() => undefined)),
   };
   for (let round = 0; round < UPGRADES; round++) {
     const before = daemonPid();
@@ -105,12 +121,15 @@ test('requests, ports, containers and their output go on over upgrades', async (
   }
   for (const [what, load] of Object.entries(loads)) assertNoneMissed(what, await load.end());
   assert.equal(await engineOk(engine, ['inspect', '-f', '{{.State.Pid}}', 'web', 'counter']), pids);
-  await engineOk(engine, ['kill', 'counter']);
-  const lines = (await engineOk(engine, ['logs', 'counter'])).split('\n');
-  assert.deepEqual(
-    lines,
-    lines.map((_, i) => `line ${i}`),
-  );
+  await engineOk(engine, ['volume', 'create', 'last']);
+  const created = await events.until('last');
+  assert.deepEqual(created.toSorted(), [...Array.from({ length: volumes }, (_, i) => `v${i}`), 'last'].toSorted());
+  await engineOk(engine, ['exec', 'counter', 'touch', '/stop']);
+  const whole = (lines: readonly string[]): void =>
+    assert.deepEqual(lines, [...lines.slice(0, -1).map((_, i) => `line ${i}`), 'end']);
+  whole(await log.until('end'));
+  whole((await engineOk(engine, ['logs', 'counter'])).replaceAll('\r', '').split('\n'));
+  console.log(`${created.length} events, returns of the followers: ${events.returns()}, ${log.returns()}`);
 });
 
 test('events are whole over an upgrade, with the cursor of the last one that was read', async () => {
