@@ -35,7 +35,11 @@ class MemoryContent implements Content {
     if (this.failure) throw this.failure;
     const chunks: Buffer[] = [];
     for await (const chunk of from(0)) chunks.push(chunk);
-    this.blobs.set(digest, { bytes: Buffer.concat(chunks), labels });
+    const before = this.blobs.get(digest)?.labels;
+    this.blobs.set(digest, {
+      bytes: Buffer.concat(chunks),
+      labels: { ...before, ...labels },
+    });
     this.leased.add(digest);
   }
 
@@ -55,10 +59,61 @@ class MemoryContent implements Content {
   }
 }
 
+interface TestImage {
+  readonly resolved: ResolvedImage;
+  readonly image: Image;
+  readonly all: ReadonlySet<Digest>;
+}
+
 /** An image of an index, with layers of these texts. */
-function imageOf(...layers: string[]): { readonly resolved: ResolvedImage; readonly image: Image; all: Set<Digest> } {
+function imageOf(...layers: string[]): TestImage {
+  const [image] = imagesOf(layers);
+  assert.ok(image);
+  return image;
+}
+
+/** The images of one index. */
+function imagesOf(...contents: string[][]): TestImage[] {
+  const parts = contents.map(partsOf);
+  const manifests = parts.map(({ entry }) => entry);
+  const index = Buffer.from(
+    JSON.stringify({
+      schemaVersion: 2,
+      mediaType: 'application/vnd.oci.image.index.v1+json',
+      manifests,
+    }),
+  );
+  const target = {
+    mediaType: 'application/vnd.oci.image.index.v1+json',
+    digest: digestOf(index),
+    size: index.length,
+  };
+  return parts.map(({ manifest, entry, configBytes, layers }) => {
+    const published = { target, manifests, own: entry.digest };
+    const id = digestOf(configBytes);
+    const documents = [
+      { digest: target.digest, bytes: index },
+      { digest: entry.digest, bytes: manifest },
+    ];
+    const blobs = layers.map((text) => ({
+      blob: { digest: digestOf(text), sizeBytes: text.length },
+    }));
+    return {
+      resolved: {
+        imageId: id,
+        configBytes,
+        layers: blobs,
+        documents,
+        published,
+      } as unknown as ResolvedImage,
+      image: { id, published } as unknown as Image,
+      all: new Set([target.digest, entry.digest, id, ...layers.map(digestOf)]),
+    };
+  });
+}
+
+function partsOf(layers: string[]) {
   const configBytes = Buffer.from(JSON.stringify({ os: 'linux', layers }));
-  const imageId = digestOf(configBytes);
   const descriptor = (mediaType: string, text: string | Buffer): object => ({
     mediaType,
     digest: digestOf(text),
@@ -72,21 +127,12 @@ function imageOf(...layers: string[]): { readonly resolved: ResolvedImage; reado
       layers: layers.map((text) => descriptor('application/vnd.oci.image.layer.v1.tar+gzip', text)),
     }),
   );
-  const own = digestOf(manifest);
-  const index = Buffer.from(JSON.stringify({ schemaVersion: 2, manifests: [own] }));
-  const entry = { mediaType: 'application/vnd.oci.image.manifest.v1+json', digest: own, size: manifest.length };
-  const target = { mediaType: 'application/vnd.oci.image.index.v1+json', digest: digestOf(index), size: index.length };
-  const published = { target, manifests: [entry], own };
-  const documents = [
-    { digest: target.digest, bytes: index },
-    { digest: own, bytes: manifest },
-  ];
-  const blobs = layers.map((text) => ({ blob: { digest: digestOf(text), sizeBytes: text.length } }));
-  return {
-    resolved: { imageId, configBytes, layers: blobs, documents, published } as unknown as ResolvedImage,
-    image: { id: imageId, published } as unknown as Image,
-    all: new Set([target.digest, own, imageId, ...layers.map(digestOf)]),
+  const entry = {
+    mediaType: 'application/vnd.oci.image.manifest.v1+json',
+    digest: digestOf(manifest),
+    size: manifest.length,
   };
+  return { configBytes, manifest, entry, layers };
 }
 
 let directory: string;
@@ -95,13 +141,18 @@ let images: Image[];
 let warnings: string[];
 let changed: () => void;
 let kept: KeptContent;
-const log = { warn: (_: object, message: string) => warnings.push(message) } as unknown as Logger;
+const log = {
+  warn: (_: object, message: string) => warnings.push(message),
+} as unknown as Logger;
 
 beforeEach(async () => {
   mock.timers.enable({ apis: ['setTimeout'] });
   directory = await mkdtemp(join(tmpdir(), 'kept-'));
   [content, images, warnings] = [new MemoryContent(), [], []];
-  const store = { list: () => images, onChange: (listener: () => void) => ((changed = listener), () => undefined) };
+  const store = {
+    list: () => images,
+    onChange: (listener: () => void) => ((changed = listener), () => undefined),
+  };
   kept = new KeptContent({ content, lease: () => 'lease', images: store, log });
   await kept.load();
 });
@@ -139,6 +190,17 @@ test('an image is kept whole by one document, until it goes', async () => {
   await later();
   assert.deepEqual(there(), other.all);
   assert.deepEqual(warnings, []);
+});
+
+test('of two images of one index neither takes the place of the other', async () => {
+  const [one, other] = imagesOf(['a'], ['b']);
+  assert.ok(one && other);
+  await keepLayers('a', 'b');
+  images = [one.image, other.image];
+  await kept.keepImage(one.resolved);
+  await kept.keepImage(other.resolved);
+  await content.collect();
+  assert.deepEqual(there(), new Set([...one.all, ...other.all]));
 });
 
 test('a start lets go of what no image needs', async () => {

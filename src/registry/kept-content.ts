@@ -82,13 +82,16 @@ export class KeptContent {
 
   /** Keeps the documents of an image, and its layers for as long as these. */
   async keepImage({ imageId, configBytes, layers, documents, published }: ResolvedImage): Promise<void> {
-    const { target, own } = published;
+    const { target, manifests, own } = published;
     const blobs = layers.map(({ blob }) => blob.digest);
+    // The labels of other images of the same index stay.
+    const position = manifests.findIndex(({ digest }) => digest === own);
+    const entry = { [`${REFERENCE}.m.${position}`]: own };
     const manifest = { [`${REFERENCE}.config`]: imageId, ...Object.fromEntries(blobs.map(referenceTo)) };
     await this.#attempt(target.digest, async () => {
       await this.#write(imageId, configBytes, {});
       for (const { digest, bytes } of documents.toReversed())
-        await this.#write(digest, bytes, digest === own ? manifest : { [`${REFERENCE}.m.0`]: own });
+        await this.#write(digest, bytes, digest === own ? manifest : entry);
       this.#targets.add(target.digest);
       const rest = [imageId, own, ...blobs].filter((digest) => !this.#targets.has(digest));
       await this.#deps.content.letGo(this.#deps.lease(), rest);
