@@ -1,19 +1,25 @@
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
-import { release, tmpdir } from 'node:os';
+import { mkdirSync, mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { create, toBinary, type MessageInitShape } from '@bufbuild/protobuf';
+import { KERNEL_TELLS_EXITS } from '../../test/support/kernel-tells-exits.js';
 import { silentLog } from '../../test/support/silent-log.js';
+import { deferred } from './deferred.js';
 import { KeptInits } from './kept-inits.js';
+import { RpcResponseSchema, WaitResponseSchema } from './proto/gen/shim_pb.js';
 import { Status } from './proto/gen/task_types_pb.js';
 
-const [major = 0, minor = 0] = release().split('.').map(Number.parseFloat);
-const skip = major > 6 || (major === 6 && minor >= 15) ? false : 'the kernel does not tell exit codes';
+const skip = KERNEL_TELLS_EXITS ? false : 'the kernel does not tell exit codes';
 const dir = mkdtempSync(join(tmpdir(), 'inits-'));
 const children: ChildProcess[] = [];
+const shims: Server[] = [];
 after(() => {
+  for (const shim of shims) shim.close();
   for (const child of children) child.kill('SIGKILL');
   rmSync(dir, { recursive: true, force: true });
 });
@@ -41,13 +47,14 @@ const pidfds = (): number =>
   }).length;
 
 test('the next daemon knows how a process ended that nobody else remembers', { skip }, async () => {
-  const first = new KeptInits(dir, silentLog);
+  const options = { dir: join(dir, 'kernel'), bundles: dir, logger: silentLog };
+  const first = new KeptInits(options);
   await first.load();
   const begun = ['exit 7', 'kill -TERM $$', 'exit 0', 'exit 9', 'exit 3'].map(begin);
   const [seven, killed, zero, deleted, living] = begun;
   assert.ok(seven && killed && zero && deleted && living);
   begun.forEach(({ pid }, i) => first.add(`task${i}`, pid));
-  await Promise.all(begun.map((_, i) => first.kept(`task${i}`)));
+  await Promise.all(begun.map((_, i) => first.hold(`task${i}`)));
   const open = pidfds();
   assert.equal(first.exitCode('task0'), undefined, 'it lives');
   await end(seven);
@@ -60,8 +67,8 @@ test('the next daemon knows how a process ended that nobody else remembers', { s
 
   await Promise.all([end(killed), end(zero)]);
   // Twice, since the one that reads it may be killed as well.
-  await new KeptInits(dir, silentLog).load();
-  const next = new KeptInits(dir, silentLog);
+  await new KeptInits(options).load();
+  const next = new KeptInits(options);
   await next.load();
   const ended = next.ended().map(({ id, status, exitStatus }) => `${id} ${status} ${exitStatus}`);
   const { STOPPED } = Status;
@@ -71,8 +78,64 @@ test('the next daemon knows how a process ended that nobody else remembers', { s
   assert.equal(next.get('task4')?.exitStatus, 3);
   for (let i = 0; i < begun.length; i++) next.remove(`task${i}`);
   next.close();
-  const last = new KeptInits(dir, silentLog);
+  const last = new KeptInits(options);
   await last.load();
   assert.deepEqual(last.ended(), []);
-  assert.deepEqual(readdirSync(dir), [], 'their keepers have ended');
+  assert.deepEqual(readdirSync(options.dir), [], 'their keepers have ended');
+});
+
+/** A shim that answers when the test says so. */
+async function makeShim(bundles: string, id: string) {
+  const path = join(bundles, `${id}.sock`);
+  const asked = deferred<Socket>();
+  // Answers that nobody has taken reset the connection at its end.
+  const shim = createServer((socket) => socket.on('error', () => {}).once('data', () => asked.resolve(socket)));
+  shims.push(shim);
+  shim.listen(path);
+  await once(shim, 'listening');
+  mkdirSync(join(bundles, id));
+  writeFileSync(join(bundles, id, 'address'), `unix://${path}`);
+  const answer = async (response: MessageInitShape<typeof RpcResponseSchema>): Promise<void> => {
+    const socket = await asked.promise;
+    const message = toBinary(RpcResponseSchema, create(RpcResponseSchema, response));
+    const head = Buffer.alloc(10);
+    head.writeUInt32BE(message.length, 0);
+    head.writeUInt32BE(1, 4);
+    head.writeUInt8(2, 8);
+    await new Promise<unknown>((resolve) => void socket.write(Buffer.concat([head, message]), resolve));
+  };
+  return { answer };
+}
+
+test('before that, the answer of the shim waits for the next daemon, and its socket goes with the task', async () => {
+  const bundles = join(dir, 'bundles');
+  mkdirSync(bundles);
+  const options = { dir: join(dir, 'shims'), bundles, logger: silentLog, asksKernel: false };
+  const first = new KeptInits(options);
+  const names = ['told', 'refused', 'living', 'deleted', 'not-started'];
+  const [told, refused, , deleted] = await Promise.all(names.map((id) => makeShim(bundles, id)));
+  const started = [...names.slice(0, -1), 'without-shim'];
+  for (const id of started) first.add(id, 1);
+  await Promise.all(started.map((id) => first.hold(id)));
+  first.remove('deleted');
+  first.add('not-started', 1);
+  first.close();
+  const exitedAt = { seconds: 1_700_000_000n, nanos: 0 };
+  const payload = toBinary(WaitResponseSchema, create(WaitResponseSchema, { exitStatus: 42, exitedAt }));
+  await Promise.all([told?.answer({ payload }), deleted?.answer({ payload })]);
+  await refused?.answer({ status: { code: 5, message: 'no such process' } });
+  for (const attempt of ['first', 'second']) {
+    const next = new KeptInits(options);
+    await next.load();
+    const ended = next.ended().map(({ id, status, exitStatus }) => `${id} ${status} ${exitStatus}`);
+    assert.deepEqual(ended, [`told ${Status.STOPPED} 42`], attempt);
+    assert.equal(next.get('told')?.exitedAt?.seconds, exitedAt.seconds);
+    next.close();
+  }
+  const last = new KeptInits(options);
+  await last.load();
+  for (const id of names) last.remove(id);
+  assert.equal(last.get('told'), undefined);
+  last.close();
+  assert.deepEqual(readdirSync(options.dir), []);
 });

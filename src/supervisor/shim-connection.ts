@@ -9,6 +9,47 @@ const REQUEST = 1;
 /** A longer answer than this does not come from a shim. */
 const MAX_FRAME_BYTES = 4 * 1024 * 1024;
 
+export interface ShimRequest {
+  /** Such as `containerd.task.v2.Task`. */
+  readonly service: string;
+  readonly method: string;
+  readonly process: { readonly id: string; readonly execId: string };
+}
+
+/** Returns the bytes of a request. @param stream an odd number, which the answer has as well. */
+export function requestFrame(stream: number, { service, method, process }: ShimRequest): Buffer {
+  const payload = toBinary(ProcessRequestSchema, create(ProcessRequestSchema, process));
+  const message = toBinary(RpcRequestSchema, create(RpcRequestSchema, { service, method, payload }));
+  const head = Buffer.alloc(HEAD_BYTES);
+  head.writeUInt32BE(message.length, 0);
+  head.writeUInt32BE(stream, 4);
+  head.writeUInt8(REQUEST, 8);
+  return Buffer.concat([head, message]);
+}
+
+/** Returns the first frame, and its length; undefined if it is not all there. @throws EngineError if it is too long. */
+export function firstFrame(received: Buffer): { stream: number; message: Buffer; bytes: number } | undefined {
+  if (received.length < HEAD_BYTES) return undefined;
+  const length = received.readUInt32BE(0);
+  if (length > MAX_FRAME_BYTES) throw internal('the shim sends too much');
+  const bytes = HEAD_BYTES + length;
+  if (received.length < bytes) return undefined;
+  return { stream: received.readUInt32BE(4), message: received.subarray(HEAD_BYTES, bytes), bytes };
+}
+
+/** Returns the content of an answer. @throws EngineError with the shim's message if it refuses. */
+export function payloadOf(message: Uint8Array): Uint8Array {
+  let response;
+  try {
+    response = fromBinary(RpcResponseSchema, message);
+  } catch (error) {
+    throw internal('the shim sends no answer', { cause: error });
+  }
+  const { status, payload } = response;
+  if (status !== undefined && status.code !== 0) throw internal(status.message);
+  return payload;
+}
+
 interface Call {
   readonly resolve: (payload: Uint8Array) => void;
   readonly reject: (error: Error) => void;
@@ -38,19 +79,13 @@ export class ShimConnection {
     answer: Answer,
     process: { id: string; execId: string },
   ): Promise<MessageShape<Answer>> {
-    const payload = toBinary(ProcessRequestSchema, create(ProcessRequestSchema, process));
-    const request = create(RpcRequestSchema, { service: this.#service, method, payload });
-    const message = toBinary(RpcRequestSchema, request);
     const stream = this.#nextStream;
     this.#nextStream += 2;
-    const head = Buffer.alloc(HEAD_BYTES);
-    head.writeUInt32BE(message.length, 0);
-    head.writeUInt32BE(stream, 4);
-    head.writeUInt8(REQUEST, 8);
+    const frame = requestFrame(stream, { service: this.#service, method, process });
     const bytes = await new Promise<Uint8Array>((resolve, reject) => {
       if (this.#socket.destroyed) return reject(internal('the shim closed the connection'));
       this.#calls.set(stream, { resolve, reject });
-      this.#socket.write(Buffer.concat([head, message]));
+      this.#socket.write(frame);
     });
     return fromBinary(answer, bytes);
   }
@@ -61,14 +96,15 @@ export class ShimConnection {
 
   #receive(chunk: Buffer): void {
     this.#received = Buffer.concat([this.#received, chunk]);
-    while (this.#received.length >= HEAD_BYTES) {
-      const length = this.#received.readUInt32BE(0);
-      if (length > MAX_FRAME_BYTES) return void this.#socket.destroy(internal('the shim sends too much'));
-      if (this.#received.length < HEAD_BYTES + length) return;
-      const stream = this.#received.readUInt32BE(4);
-      const message = this.#received.subarray(HEAD_BYTES, HEAD_BYTES + length);
-      this.#received = this.#received.subarray(HEAD_BYTES + length);
-      this.#answer(stream, message);
+    try {
+      for (;;) {
+        const frame = firstFrame(this.#received);
+        if (frame === undefined) return;
+        this.#received = this.#received.subarray(frame.bytes);
+        this.#answer(frame.stream, frame.message);
+      }
+    } catch (error) {
+      this.#socket.destroy(error as Error);
     }
   }
 
@@ -77,11 +113,9 @@ export class ShimConnection {
     this.#calls.delete(stream);
     if (call === undefined) return;
     try {
-      const { status, payload } = fromBinary(RpcResponseSchema, message);
-      if (status === undefined || status.code === 0) call.resolve(payload);
-      else call.reject(internal(status.message));
+      call.resolve(payloadOf(message));
     } catch (error) {
-      call.reject(internal('the shim sends no answer', { cause: error }));
+      call.reject(error as Error);
     }
   }
 

@@ -4,16 +4,16 @@
  * to them until containerd is up.
  */
 import { create } from '@bufbuild/protobuf';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ProcessRef } from './exit-watch.js';
 import type { HeardExits } from './heard-exits.js';
 import { StateResponseSchema, WaitResponseSchema } from './proto/gen/shim_pb.js';
 import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
+import { shimAddress } from './shim-address.js';
 import { ShimConnection } from './shim-connection.js';
 
-const SOCKET = 'unix://';
 /** A shim answers in a millisecond; the start waits only this long for one that does not. */
 const ANSWER_MS = 2_000;
 
@@ -52,8 +52,9 @@ export class ShimWitness {
   }
 
   async #listenTo(bundle: string, processes: readonly ProcessRef[]): Promise<void> {
-    const shim = await connectTo(bundle);
-    if (shim === undefined) return;
+    const address = await shimAddress(bundle);
+    if (address === undefined) return;
+    const shim = new ShimConnection(address.path, address.service);
     this.#connections.push(shim);
     await Promise.all(processes.map((process) => this.#ask(shim, process)));
   }
@@ -72,20 +73,4 @@ export class ShimWitness {
         .then(heard)
         .catch(() => undefined);
   }
-}
-
-/** Finds the address that the shim has written into its bundle: since containerd 2 with the version of its protocol. */
-async function connectTo(bundle: string): Promise<ShimConnection | undefined> {
-  const parameters = await readFile(join(bundle, 'bootstrap.json'), 'utf8').catch(() => undefined);
-  const {
-    version = 2,
-    address,
-    protocol = 'ttrpc',
-  } = (
-    parameters === undefined
-      ? { address: await readFile(join(bundle, 'address'), 'utf8').catch(() => '') }
-      : JSON.parse(parameters)
-  ) as { version?: number; address?: string; protocol?: string };
-  if (address === undefined || !address.startsWith(SOCKET) || protocol !== 'ttrpc') return undefined;
-  return new ShimConnection(address.slice(SOCKET.length).trim(), `containerd.task.v${version}.Task`);
 }

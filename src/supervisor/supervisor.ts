@@ -102,7 +102,11 @@ class Supervisor implements SupervisorProcess {
     this.#heard = new HeardExits(heardExits);
     // The processes of an external containerd may have other numbers here.
     if (address === undefined && options.keeper === undefined)
-      this.#kept = new KeptInits(this.#paths.keptInits, this.#logger);
+      this.#kept = new KeptInits({
+        dir: this.#paths.keptInits,
+        bundles: taskDir(this.#paths.state, namespace),
+        logger: this.#logger,
+      });
     this.#tasks = new ContainerdTasks({
       connection: this.#connection,
       logger: this.#logger,
@@ -225,9 +229,12 @@ class Supervisor implements SupervisorProcess {
     const isOrphan = (id: string): boolean => !known.has(id);
     try {
       // containerd may know the shim of a task that it does not list, and then clears up better than anybody else.
-      for (const id of (await findTraces(this.#realm)).filter(isOrphan))
-        await this.tasks.delete(id).catch((error: unknown) => this.#logger.debug({ id, err: error }, 'not deleted'));
+      const traces = (await findTraces(this.#realm)).filter(isOrphan);
+      for (const id of traces)
+        await this.#tasks.clear(id).catch((error: unknown) => this.#logger.debug({ id, err: error }, 'not deleted'));
       const removed = await removeOrphans(this.#realm, isOrphan);
+      // Those that this has killed are listed with their codes.
+      await Promise.all([...traces, ...removed].map(async (id) => this.#kept?.exitCodeSoon(id)));
       if (removed.length > 0) this.#logger.warn({ tasks: removed }, 'removed what was left of tasks that are gone');
     } catch (error) {
       this.#logger.error({ err: error }, 'what is left of tasks that are gone is not removed');

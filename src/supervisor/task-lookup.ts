@@ -59,14 +59,11 @@ export class TaskLookup {
     return heard.get({ id, execId }) ?? (execId === '' ? kept?.get(id) : undefined);
   }
 
-  /** Returns the exit code of a task: others may have guessed it when the shim was lost, and the kernel knows it. */
-  exitCode(id: string, told: number): number {
-    return this.#witnesses.kept?.exitCode(id) ?? told;
-  }
-
-  #corrected(process: Process, execId = ''): Process {
+  /** Others guess how a process has ended when its shim was lost, but the kernel knows it. */
+  async #corrected(process: Process, execId = ''): Promise<Process> {
     if (execId !== '' || process.status !== Status.STOPPED) return process;
-    return { ...process, exitStatus: this.exitCode(process.id, process.exitStatus) };
+    const exitStatus = (await this.#witnesses.kept?.exitCodeSoon(process.id)) ?? process.exitStatus;
+    return { ...process, exitStatus };
   }
 
   /**
@@ -75,7 +72,7 @@ export class TaskLookup {
    * containerd 2 s; if the shim never answers, the state stays unknown.
    */
   async #answered(process: Process): Promise<Process | undefined> {
-    let found: Process | undefined = this.#corrected(process);
+    let found: Process | undefined = await this.#corrected(process);
     for (let asked = 0; found?.status === Status.UNKNOWN && asked < SHIM_QUESTIONS; asked += 1) {
       found = await this.find({ id: process.id, execId: '' });
     }

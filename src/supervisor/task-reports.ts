@@ -2,12 +2,15 @@
 import type { Logger } from '../ports/logger.js';
 import type { TaskEvent } from '../ports/supervisor.js';
 import type { ExitWatch } from './exit-watch.js';
+import type { KeptInits } from './kept-inits.js';
 
 const SIGKILLED = 128 + 9;
 
 export interface TaskReportsOptions {
   readonly logger: Logger;
   readonly exits: ExitWatch;
+  /** Exits that the kernel knows. */
+  readonly kept?: KeptInits | undefined;
   /** Tells whether the kernel has killed a process of the task for lack of memory. */
   readonly hadOomKill: (id: string) => Promise<boolean>;
 }
@@ -36,13 +39,24 @@ export class TaskReports {
     else this.#emit(event);
   }
 
-  /** Passes an exit on when `prepared` resolves. What others report of it meanwhile is no news any more. */
-  async passAfter(prepared: () => Promise<void>, exit: TaskEvent): Promise<void> {
+  /** Passes the exit of a task on, as `pass` does it, with the code that the kernel knows. */
+  passEnd(event: TaskEvent & { readonly type: 'exit' }): void {
+    const { kept } = this.#options;
+    const pass = (exitCode = event.exit.exitCode): void => this.pass({ ...event, exit: { ...event.exit, exitCode } });
+    const exitCode = kept?.exitCode(event.id);
+    // A shim waits for the process before it tells its exit: else containerd guesses, as the shim is gone.
+    if (exitCode === undefined && kept?.has(event.id) === true) void kept.exitCodeSoon(event.id).then(pass);
+    else pass(exitCode);
+  }
+
+  /** Passes an exit on as `prepared` tells it. What others report of it meanwhile is no news any more. */
+  async passAfter(prepared: () => Promise<TaskEvent>, exit: TaskEvent): Promise<void> {
     if (!this.#options.exits.isNews(exit)) return;
-    await prepared().catch((error: unknown) => {
+    const known = await prepared().catch((error: unknown) => {
       this.#options.logger.error({ err: error, event: exit }, 'cannot prepare the report of an exit');
+      return exit;
     });
-    this.#emit(exit);
+    this.#emit(known);
   }
 
   /** Forgets a task that is gone. */

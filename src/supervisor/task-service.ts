@@ -68,7 +68,7 @@ export class ContainerdTasks implements TaskService {
     this.#kept = kept;
     this.#lookup = new TaskLookup(this.#tasks, { heard, kept });
     const hadKill = (id: string) => this.#metrics(id, OOM_TIMEOUT_MS).then(hadOomKill);
-    this.#reports = new TaskReports({ logger, exits: this.#exits, hadOomKill: hadKill });
+    this.#reports = new TaskReports({ logger, exits: this.#exits, kept, hadOomKill: hadKill });
   }
 
   async create(request: CreateTask): Promise<{ pid: number }> {
@@ -96,7 +96,7 @@ export class ContainerdTasks implements TaskService {
     this.#unstarted.delete(id);
     this.#exits.add(init);
     try {
-      await this.#kept?.kept(id);
+      await this.#kept?.hold(id);
       await this.#tasks.start({ containerId: id });
     } catch (error) {
       this.#exits.remove(init);
@@ -157,6 +157,12 @@ export class ContainerdTasks implements TaskService {
   }
 
   async delete(id: string): Promise<void> {
+    await this.clear(id);
+    this.#forget(id);
+  }
+
+  /** Deletes what is left of a task, but how it ended stays known. */
+  async clear(id: string): Promise<void> {
     try {
       await this.#delete(id);
     } catch (error) {
@@ -173,6 +179,9 @@ export class ContainerdTasks implements TaskService {
     const deleted = await unlessNotFound(this.#tasks.delete({ containerId: id }));
     if (deleted === undefined) await this.#removeForgotten(id, isBroken);
     await unlessNotFound(this.#containers.delete({ id }));
+  }
+
+  #forget(id: string): void {
     this.#heard.forget(id);
     this.#kept?.remove(id);
     this.#exits.remove({ id, execId: '' });
@@ -224,12 +233,11 @@ export class ContainerdTasks implements TaskService {
   /** Passes an event on to the listeners, unless it is the exit of a process that was not started. */
   report(event: TaskEvent): void {
     if (event.type !== 'exit' || event.execId !== '') return this.#reports.pass(event);
-    const { id, exit } = event;
+    const { id } = event;
     const unstarted = this.#unstarted.get(id);
     unstarted?.resolve();
     this.#inits.remove(id);
-    const exitCode = this.#lookup.exitCode(id, exit.exitCode);
-    if (!unstarted) this.#reports.pass({ ...event, exit: { ...exit, exitCode } });
+    if (!unstarted) this.#reports.passEnd(event);
   }
 
   /**
@@ -298,6 +306,7 @@ export class ContainerdTasks implements TaskService {
     const isBroken = this.#leftovers.delete(id);
     try {
       await this.#delete(id, { isBroken });
+      this.#forget(id);
     } catch (error) {
       if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
       else this.#logger.warn({ id, reason: messageOf(error) }, 'cannot remove what a failed creation left');
@@ -344,12 +353,27 @@ export class ContainerdTasks implements TaskService {
   /** Ends a task whose shim has lost its exit. Without the shim, containerd cleans up after it. */
   async #endLost(id: string): Promise<void> {
     this.#logger.warn({ id }, 'the shim does not tell the exit of a task whose process has ended; ending the shim');
-    const ended = async (): Promise<void> => void (await endShims(this.#realm, (other) => other === id));
-    const exit = exitStatus(this.#lookup.exitCode(id, UNKNOWN_EXIT_CODE), undefined);
-    await this.#reports.passAfter(ended, { type: 'exit', id, execId: '', pid: 0, exit });
+    await this.#reportLost(id, async () => void (await endShims(this.#realm, (other) => other === id)));
+  }
+
+  /**
+   * Reports an exit that nobody tells, with the code that the kernel knows. The process may live as long as `end` has
+   * not ended it; then somebody else becomes its parent, and waits for it.
+   */
+  async #reportLost(id: string, end: () => Promise<void>): Promise<void> {
+    this.#inits.remove(id);
+    const exit = { type: 'exit', id, execId: '', pid: 0, exit: exitStatus(UNKNOWN_EXIT_CODE, undefined) } as const;
+    const ended = async (): Promise<TaskEvent> => {
+      await end();
+      const exitCode = (await this.#kept?.exitCodeSoon(id)) ?? UNKNOWN_EXIT_CODE;
+      return { ...exit, exit: { ...exit.exit, exitCode } };
+    };
+    await this.#reports.passAfter(ended, exit);
   }
 
   #reportFound({ id, execId }: ProcessRef, found: Process | undefined): void {
+    if (found === undefined && execId === '' && this.#kept?.has(id) === true)
+      return void this.#reportLost(id, () => this.#removeForgotten(id, true));
     const exit = exitStatus(found?.exitStatus ?? UNKNOWN_EXIT_CODE, found?.exitedAt);
     this.report({ type: 'exit', id, execId, pid: found?.pid ?? 0, exit });
   }

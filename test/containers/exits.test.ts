@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { release, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,6 +14,7 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
+import { KERNEL_TELLS_EXITS } from '../support/kernel-tells-exits.js';
 import { processesOf } from '../support/leftovers.js';
 import { randomNumbers } from '../support/random-numbers.js';
 
@@ -26,8 +27,6 @@ const AROUND_MS = 80;
 const KILLED = 137;
 /** The code of an exit that nobody has seen, as other engines tell it. */
 const UNKNOWN = 255;
-const [major = 0, minor = 0] = release().split('.').map(Number.parseFloat);
-const KERNEL_TELLS = major > 6 || (major === 6 && minor >= 15);
 
 type Witness = 'containerd' | 'shim' | 'daemon';
 
@@ -107,7 +106,7 @@ async function kill(witness: Witness, { id }: Ending): Promise<void> {
  */
 function withoutShim(deaths: readonly Witness[]): number[] {
   if (!deaths.includes('shim')) return [];
-  return deaths.includes('containerd') && !KERNEL_TELLS ? [KILLED, UNKNOWN] : [KILLED];
+  return deaths.includes('containerd') && !KERNEL_TELLS_EXITS ? [KILLED, UNKNOWN] : [KILLED];
 }
 
 /** One round: containers end, and witnesses of it die. Returns the exits that are told wrongly. */

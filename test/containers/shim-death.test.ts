@@ -15,6 +15,7 @@ import { engined } from '../support/engined.js';
 import type { Engine } from '../support/engine.js';
 import { call, callJson } from '../support/http.js';
 import { processesOf } from '../support/leftovers.js';
+import { KERNEL_TELLS_EXITS } from '../support/kernel-tells-exits.js';
 import { killUnseen } from '../support/traced-process.js';
 import { waitFor } from '../support/wait.js';
 
@@ -216,7 +217,9 @@ test('a shim that hangs does not keep a container that has ended', async () => {
   const container = await start();
   killShim(container.id, 'SIGSTOP');
   process.kill(container.pid, 'SIGKILL');
+  const waits = callJson<{ StatusCode: number }>(engine.socketPath, 'POST', `/containers/${container.id}/wait`);
   await callJson(engine.socketPath, 'DELETE', `/containers/${container.id}?force=true`, {}, 204);
+  assert.equal((await waits).StatusCode, KERNEL_TELLS_EXITS ? 137 : 255);
   await gone(container);
 });
 
