@@ -15,7 +15,7 @@ import { lockDirectory, type LockedDirectory } from './sys/files/directory-lock.
 import { limitArenas } from './sys/process/memory.js';
 import { claimPidfile } from './sys/process/pidfile.js';
 import { Reserve } from './sys/files/reserve.js';
-import { openIdMaps } from './sys/users/remapped-user.js';
+import { openIdMaps, OWN_USERS } from './sys/users/remapped-user.js';
 import { leadsToJournal } from './telemetry/journal.js';
 import { openTimeline } from './telemetry/timeline.js';
 import { createLogger, type LogLevel, type RootLogger } from './telemetry/logger.js';
@@ -182,7 +182,7 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   await reserve.urgent(() => noteState(data.path));
   const { usernsRemap } = config.fixed;
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
-  if (usernsRemap !== '' && !idMaps)
+  if (usernsRemap !== '' && usernsRemap !== OWN_USERS && !idMaps)
     log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
   return {
     dataRoot: await dataRootFor(data.path, idMaps),

@@ -10,6 +10,7 @@ import type { ContainerViews } from '../actors/container/views.js';
 import { invalid } from '../errors/engine-error.js';
 import { cgroupsPathFor } from '../runtime/cgroup-path.js';
 import { OwnUsers } from '../sys/users/own-users.js';
+import { OWN_USERS } from '../sys/users/remapped-user.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 
@@ -40,6 +41,7 @@ export function containerDeps(
     ioRoot: join(execRoot, 'io'),
     placesRoot: join(execRoot, 'places'),
     rootsRoot: join(execRoot, 'roots'),
+    givesOwnUsers: base.live.fixed.usernsRemap === OWN_USERS,
     ownUsers: new OwnUsers(() => layers.writableIds().flatMap((id) => layers.mapsOf(id) ?? [])),
     shmRoot: join(execRoot, 'shm'),
     find: (id) => views.get(id),

@@ -31,6 +31,7 @@ import { checkRestartPolicy, validateContainer } from '../runtime/validate.js';
 import { batchedStats } from '../stats/batches.js';
 import { processesBeside } from '../sys/process/namespace-members.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
+import { OWN_USERS } from '../sys/users/remapped-user.js';
 import type { Base } from './base.js';
 import { containerDeps } from './container-deps.js';
 import type { Drivers } from './drivers.js';
@@ -157,7 +158,11 @@ function drafter(
   views: ContainerViews,
 ): DirectoryDeps['draft'] {
   const { cgroupDriver } = settings;
-  const remapsUsers = idMaps !== undefined;
+  const context = {
+    cgroupDriver,
+    remapsUsers: idMaps !== undefined,
+    givesOwnUsers: live.fixed.usernsRemap === OWN_USERS,
+  };
   return (request, id, name) =>
     draftContainer(
       {
@@ -165,7 +170,7 @@ function drafter(
         network,
         logs,
         defaults: () => containerDefaults(live.whole, host.hostname, facts),
-        validate: (config, hostConfig) => validateContainer(config, hostConfig, facts, { cgroupDriver, remapsUsers }),
+        validate: (config, hostConfig) => validateContainer(config, hostConfig, facts, context),
         find: (reference) => views.find(reference),
         takeLabels: (container, hostConfig) => seLinux?.take(container, hostConfig),
         dataRoot,

@@ -17,6 +17,7 @@ import type { RuntimeChoice, TaskService } from '../ports/supervisor.js';
 import type { AppArmor } from '../runtime/apparmor/apparmor.js';
 import type { SeLinux } from '../runtime/selinux/selinux.js';
 import type { HostFacts } from '../runtime/host-facts.js';
+import { OWN_USERS } from '../sys/users/remapped-user.js';
 import type { Roots } from './roots.js';
 import { chooseRuntime, RUNC_SHIM } from './runtime-choice.js';
 
@@ -151,7 +152,7 @@ function securityOptions(config: Config, roots: Roots, { facts, appArmor, seLinu
     ...(appArmor?.isInEffect ? ['name=apparmor'] : []),
     ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
     ...(seLinux ? ['name=selinux'] : []),
-    ...(roots.idMaps ? ['name=userns'] : []),
+    ...(roots.idMaps || config.usernsRemap === OWN_USERS ? ['name=userns'] : []),
     ...(config.rootless ? ['name=rootless'] : []),
     ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
     ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),

@@ -218,7 +218,7 @@ export const OPTIONS = {
   tlsVerify: option({ flag: 'tlsverify', key: 'tlsverify', type: boolean, default: false, env: ['ENGINE_TLS_VERIFY'], envIsSwitch: true, windows: true, doc: 'Use TLS and verify the remote' }),
   userlandProxy: option({ flag: 'userland-proxy', key: 'userland-proxy', type: boolean, default: true, doc: 'Userland proxy for loopback traffic' }),
   userlandProxyPath: option({ flag: 'userland-proxy-path', key: 'userland-proxy-path', type: path, default: '', mustExist: true, doc: 'Path of the userland proxy binary' }),
-  usernsRemap: option({ flag: 'userns-remap', key: 'userns-remap', type: string, default: '', doc: 'Whose subordinate ids containers have as theirs: default, or USER[:GROUP] by name or id; see user-namespaces.md' }),
+  usernsRemap: option({ flag: 'userns-remap', key: 'userns-remap', type: string, default: '', doc: 'Whose subordinate ids containers have as theirs: default, USER[:GROUP] by name or id, or auto for ids of its own for each; see user-namespaces.md' }),
   // This option comes from the environment only.
   certPath: option({ type: path, default: '', env: ['ENGINE_CERT_PATH'], defaultText: '~/.engine', windows: true, doc: 'Directory of the TLS files that are not named one by one' }),
   tmpDir: option({

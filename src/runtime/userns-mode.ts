@@ -11,10 +11,12 @@ const MAX_SIZE = 2 ** 24;
 /**
  * Returns how many ids of its own a container wants (`auto` or `auto:size=N`, as podman has it); undefined when it
  * wants those of all containers or the host's.
+ * @param byDefault tells that one that says nothing wants its own.
  * @throws EngineError invalid for any other mode.
  */
-export function ownIdCount(mode: string): number | undefined {
-  if (mode === '' || mode === 'host') return undefined;
+export function ownIdCount(mode: string, byDefault = false): number | undefined {
+  if (mode === '') return byDefault ? DEFAULT_SIZE : undefined;
+  if (mode === 'host') return undefined;
   if (mode === 'auto') return DEFAULT_SIZE;
   if (!mode.startsWith('auto:')) throw invalid(`invalid user namespace mode: ${mode}`);
   let size = DEFAULT_SIZE;
@@ -38,6 +40,6 @@ export function checkOwnUsers({ UsernsMode, NetworkMode, PidMode, IpcMode }: Hos
     ['IPC', IpcMode],
   ] as const) {
     if (mode === 'host' || mode.startsWith('container:'))
-      throw invalid(`conflicting options: user namespace mode ${UsernsMode} and ${name} mode ${mode}`);
+      throw invalid(`conflicting options: user namespace mode ${UsernsMode || 'auto'} and ${name} mode ${mode}`);
   }
 }

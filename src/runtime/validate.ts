@@ -22,6 +22,8 @@ export interface ValidationContext {
   readonly cgroupDriver: CgroupDriver;
   /** Containers have a user namespace of their own unless they say otherwise. */
   readonly remapsUsers?: boolean;
+  /** Each has users of its own unless it says otherwise. */
+  readonly givesOwnUsers?: boolean;
 }
 
 /**
@@ -41,7 +43,7 @@ export function validateContainer(
   checkNetworkMode(hostConfig);
   checkSecurity(hostConfig);
   checkModes(hostConfig);
-  const hasOwnUsers = ownIdCount(hostConfig.UsernsMode) !== undefined;
+  const hasOwnUsers = ownIdCount(hostConfig.UsernsMode, context.givesOwnUsers) !== undefined;
   if (hasOwnUsers && context.remapsUsers === true)
     throw invalid(`user namespace mode ${hostConfig.UsernsMode} is not possible with userns-remap`);
   if (hasOwnUsers || (context.remapsUsers === true && hostConfig.UsernsMode === '')) checkUserns(hostConfig);

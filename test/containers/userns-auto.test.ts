@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { engineOk } from '../support/engine-commands.js';
 import { call } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
 import { FIRST, idMap, OwnUsersEngine } from '../support/own-users-engine.js';
@@ -245,5 +246,28 @@ describe('users of their own', () => {
     }
     const again = await Promise.all(Array.from({ length: COUNT }, () => own.start('exec sleep 6000')));
     assertApart([...held, ...(await firstIds(again))]);
+  });
+
+  test('with userns-remap=auto each container has its own, over the images that are there', async () => {
+    const before = readdirSync(join(own.engine.dir, 'data'));
+    for (const { Id } of await own.json<{ Id: string }[]>('GET', '/containers/json?all=1'))
+      await own.json('DELETE', `/containers/${Id}?force=1`);
+    await own.engine.stop();
+    own.args.push('--userns-remap=auto');
+    await own.engine.start();
+    const ids = await Promise.all(['', '', 'auto'].map((UsernsMode) => own.start('exec sleep 6000', { UsernsMode })));
+    assertApart(await firstIds(ids));
+    assert.equal((await own.inspect(ids[0] ?? '')).HostConfig.UsernsMode, '');
+    assert.equal(await engineOk(own.engine, ['exec', ids[0] ?? '', 'stat', '-c', '%u:%g', '/content/own']), '1500:50');
+    assert.match(await own.run('cat /proc/self/uid_map', { UsernsMode: 'host' }), /^ +0 +0 +4294967295$/);
+    const { SecurityOptions } = await own.json<{ SecurityOptions: string[] }>('GET', '/info');
+    assert.ok(SecurityOptions.includes('name=userns'), SecurityOptions.join(' '));
+    for (const host of [{ Privileged: true }, { NetworkMode: `container:${ids[0]}` }]) {
+      const reply = await call(socket(), 'POST', '/containers/create', { json: { Image: IMAGE, HostConfig: host } });
+      assert.equal(reply.status, 400, reply.text);
+    }
+    assert.deepEqual(readdirSync(join(own.engine.dir, 'data')), before);
+    for (const id of ids) await own.json('DELETE', `/containers/${id}?force=1`);
+    assert.deepEqual(readdirSync(join(own.engine.dir, 'exec/roots')), []);
   });
 });

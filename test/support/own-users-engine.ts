@@ -25,6 +25,8 @@ export interface OwnInspection {
 /** To be made once, at the top of a test file. `count` ids are for containers. */
 export class OwnUsersEngine {
   engine!: Engine;
+  /** More flags of the daemon, from its next start on. */
+  readonly args = ['--live-restore'];
   readonly temp = mkdtempSync(join(tmpdir(), 'userns-auto-'));
   readonly #cleanup = new Cleanup();
 
@@ -40,7 +42,7 @@ export class OwnUsersEngine {
     enterOwnEtc(etc);
     this.#cleanup.add(async () => void execFileSync('umount', ['-l', '/etc', etc]));
     this.setRanges(`somebody:100000:65536\nengined:${FIRST}:${this.count}\n`);
-    this.engine = await Engine.start(passable(engined({ args: ['--live-restore'] })));
+    this.engine = await Engine.start(passable(engined({ args: this.args })));
     this.#cleanup.add(() => this.engine.close());
     this.#cleanup.add(() => removeContainers(this.engine));
     await load(this.engine, archiveOf(oldArchive(image, [IMAGE])));

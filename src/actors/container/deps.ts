@@ -58,8 +58,9 @@ export interface ContainerDeps {
   readonly placesRoot: string;
   /** Maps users of containers that have no users of their own; undefined: they are the host's. */
   readonly idMaps: IdMaps | undefined;
-  /** Gives containers users of their own. */
+  /** Gives containers users of their own: those that want some, or all that do not say otherwise. */
   readonly ownUsers: OwnUsers;
+  readonly givesOwnUsers: boolean;
   /** Directory in which root file systems are shown to runtimes that act as the users of a container's own. */
   readonly rootsRoot: string;
   /** Directory for the /dev/shm of containers that share theirs. */

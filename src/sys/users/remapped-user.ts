@@ -9,6 +9,8 @@ import type { IdMaps, IdRange } from '../../ports/id-maps.js';
 import { fields, type GroupEntry, parseGroup, parseId, parsePasswd, type PasswdEntry } from './accounts.js';
 import { nameServiceEntry } from './name-service.js';
 
+/** With this value each container has users of its own, if it does not say otherwise (own-users.ts). */
+export const OWN_USERS = 'auto';
 /** The user that `default` stands for. */
 const DEFAULT_USER = 'engineremap';
 
@@ -24,13 +26,15 @@ interface Account {
 }
 
 /**
- * Returns the maps for `default`, `USER`, `UID`, `USER:GROUP` or `UID:GID`; undefined for root, who needs no maps.
+ * Returns the maps for `default`, `USER`, `UID`, `USER:GROUP` or `UID:GID`; undefined for root, who needs no maps, and
+ * for `auto`, with which containers have different ones.
  * @throws EngineError invalid that names what is missing.
  */
 export function readIdMaps(value: string): IdMaps | undefined {
+  if (value === OWN_USERS) return undefined;
   const [userPart = '', groupPart, ...rest] = value.split(':');
   if (userPart === '' || groupPart === '' || rest.length > 0)
-    throw refused(value, 'it must be default, USER, UID, USER:GROUP or UID:GID');
+    throw refused(value, 'it must be auto, default, USER, UID, USER:GROUP or UID:GID');
   if (value === 'default' && !findUser(DEFAULT_USER))
     throw invalid(`userns-remap default: there is no user ${DEFAULT_USER}`, { code: NO_DEFAULT_USER });
   const named = (part: string): string => (part === 'default' ? DEFAULT_USER : part);

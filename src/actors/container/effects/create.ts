@@ -38,10 +38,10 @@ export async function createContainer(
  * before anything of the container uses them, and free again when it is gone.
  */
 async function createWritable(
-  { layers, ownUsers }: ContainerDeps,
+  { layers, ownUsers, givesOwnUsers }: ContainerDeps,
   { id, topLayer, hostConfig: { StorageOpt, UsernsMode } }: ContainerRecord,
 ): Promise<void> {
-  const count = ownIdCount(UsernsMode);
+  const count = ownIdCount(UsernsMode, givesOwnUsers);
   if (count === undefined) return layers.createWritable(id, topLayer, StorageOpt);
   const maps = await ownUsers.take(id, count);
   try {

@@ -40,7 +40,7 @@ export async function releaseContainer(tools: EffectTools, record: ContainerReco
     deps.layers.unmount(record.id),
     new VolumeUse(deps, record).close(),
     closeSharedMemory(deps, record),
-    removeRoot(deps, record),
+    removeRoot(deps, record.id),
   ]);
   logFailures(deps, record.id, 'releasing a stopped container', results);
   return released;

@@ -14,9 +14,9 @@ export async function removeContainer(
 ): Promise<void> {
   await deps.records.remove(record.id);
   const results = await Promise.allSettled([
+    removeRoot(deps, record.id),
     pace.unlimited(deps.layers.removeWritable(record.id)),
     deps.releaseHolds(record.id),
-    removeRoot(deps, record),
     ios.remove(record.id).then(() => removeStreams(deps.ioRoot, record.id)),
     options.volumes ? pace.unlimited(removeAnonymousVolumes(deps, record)) : undefined,
   ]);

@@ -9,8 +9,6 @@ import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 import { checkPassage } from '../../../sys/users/id-access.js';
 import { rootOwner } from '../../../sys/users/id-maps.js';
-import { ownIdCount } from '../../../runtime/userns-mode.js';
-import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 import type { Undo } from '../life/undo.js';
 
@@ -50,12 +48,9 @@ export async function hideRoot({ layers, rootsRoot }: Deps, id: string): Promise
   if (layers.mapsOf(id)) await detachMount(placeOf(rootsRoot, id));
 }
 
-/** Removes the directory of a container that has ended. Idempotent. */
-export async function removeRoot(
-  { rootsRoot }: Pick<Deps, 'rootsRoot'>,
-  { id, hostConfig: { UsernsMode } }: ContainerRecord,
-): Promise<void> {
-  if (ownIdCount(UsernsMode) !== undefined) await removePlace(rootsRoot, id);
+/** Removes the directory of a container that has ended, and still has its writable layer. Idempotent. */
+export async function removeRoot({ layers, rootsRoot }: Deps, id: string): Promise<void> {
+  if (layers.mapsOf(id)) await removePlace(rootsRoot, id);
 }
 
 async function removePlace(rootsRoot: string, id: string): Promise<void> {

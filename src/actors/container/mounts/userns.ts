@@ -15,11 +15,11 @@ export function usernsMaps(
   { idMaps, layers }: UsernsDeps,
   { id, hostConfig: { UsernsMode } }: ContainerRecord,
 ): IdMaps | undefined {
-  if (ownIdCount(UsernsMode) === undefined) return UsernsMode === 'host' ? undefined : idMaps;
   const own = layers.mapsOf(id);
+  if (own) return own;
   // Without them it would have the host's.
-  if (!own) throw internal(`container ${id} has lost its users`, { code: 'OWN_USERS' });
-  return own;
+  if (ownIdCount(UsernsMode) !== undefined) throw internal(`container ${id} has lost its users`, { code: 'OWN_USERS' });
+  return UsernsMode === 'host' ? undefined : idMaps;
 }
 
 /** Returns the host's ids of the owner of what the daemon makes for a container. */
