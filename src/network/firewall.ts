@@ -66,13 +66,11 @@ export class Firewall {
   async open(): Promise<void> {
     if (this.options.families.length === 0) return;
     const { families, userlandProxy } = this.options;
-    const [legacy, bridged] = await Promise.all([
-      this.options.backend.isLegacy(),
-      userlandProxy ? [] : filterBridged(families),
-      this.#read(),
-    ]);
+    this.#watch = new RulesetWatch(await this.options.backend.isLegacy());
+    const found = this.#watch.fingerprint();
+    const [bridged] = await Promise.all([userlandProxy ? [] : filterBridged(families), this.#read()]);
     this.#bridged = bridged;
-    this.#watch = new RulesetWatch(legacy);
+    if (this.#watch.fingerprint() === found) this.#fingerprint = found;
     this.#timer = setInterval(() => this.#look(), WATCH_MS).unref();
     this.#inherited = this.options.backend.inherited();
   }

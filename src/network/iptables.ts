@@ -1,5 +1,8 @@
 /** The commands that read and write the kernel's packet filter. */
+import { realpath } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
+import { findOnPath } from '../sys/process/on-path.js';
 import { runProgram } from '../sys/process/spawn.js';
 import { parseTables, type Tables } from './firewall-script.js';
 import type { Family } from './subnet.js';
@@ -34,8 +37,14 @@ export async function applyScript(family: Family, script: string): Promise<void>
   if (script !== '') await run(`${prefix(family)}-restore`, ['--wait', LOCK_SECONDS, '--noflush'], script);
 }
 
-/** Tells whether the commands write to the tables of the kernel's old packet filter. Throws internal, code FIREWALL. */
+/**
+ * Tells whether the commands write to the tables of the kernel's old packet filter. Throws internal, code FIREWALL.
+ * They are links to one of two programs, whose names say it; another program is asked.
+ */
 export async function isLegacy(): Promise<boolean> {
+  const file = findOnPath('iptables');
+  const name = file === undefined ? '' : basename(await realpath(file).catch(() => ''));
+  if (name === 'xtables-nft-multi' || name === 'xtables-legacy-multi') return name === 'xtables-legacy-multi';
   return (await run('iptables', ['--version'], '')).includes('legacy');
 }
 

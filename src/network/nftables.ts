@@ -1,5 +1,6 @@
 /** The commands that read and write the kernel's packet filter by nft. */
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
+import { lacksNftTable } from '../sys/netlink/netfilter.js';
 import { runProgram, type ProgramResult } from '../sys/process/spawn.js';
 import { familyName } from './nftables-rules.js';
 import { parseTable, type NftTable } from './nftables-script.js';
@@ -9,11 +10,8 @@ const MAX_MESSAGE = 500;
 
 /** Reads a table; undefined if there is none of this name. Throws internal, code FIREWALL. */
 export async function readTable(name: string, family: Family): Promise<NftTable | undefined> {
-  const listed = await nft(['--numeric', 'list', 'table', familyName(family), name]);
-  if (listed.exitCode === 0) return parseTable(listed.stdout);
-  const all = await checked(['list', 'tables', familyName(family)]);
-  if (!all.split('\n').includes(`table ${familyName(family)} ${name}`)) return undefined;
-  throw failure(listed);
+  if (lacksNftTable(family, name)) return undefined;
+  return parseTable(await checked(['--numeric', 'list', 'table', familyName(family), name]));
 }
 
 /** Applies a script as a whole or not at all. Throws internal, code FIREWALL, with the message of nft. */

@@ -1,14 +1,16 @@
-/** Tells whether somebody has changed the packet filter, in microseconds. */
-import { EngineError } from '../../errors/engine-error.js';
+/** Asks the kernel about the packet filter, which takes microseconds where programs take milliseconds. */
+import { EngineError, isEngineError } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';
 import { socket } from '../net/socket-calls.js';
 import { NETLINK_NETFILTER, NetlinkSocket } from './netlink-socket.js';
-import { attributesOf } from './netlink-wire.js';
+import { attributesOf, textAttribute } from './netlink-wire.js';
 
 // linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h, linux/netfilter_ipv4/ip_tables.h,
 // linux/netfilter_ipv6/ip6_tables.h
+const NFT_MSG_GETTABLE = (10 << 8) | 1;
 const NFT_MSG_GETGEN = (10 << 8) | 16;
+const NFTA_TABLE_NAME = 1;
 const NFTA_GEN_ID = 1;
 const GENMSG_BYTES = 4;
 const AF_INET = 2;
@@ -24,6 +26,25 @@ const INFO_BYTES = 32 + 4 + 5 * 4 + 5 * 4 + 4 + 4;
 const getsockopt = libc.func<[fd: number, level: number, name: number, value: Buffer, length: Uint32Array]>(
   'int getsockopt(int fd, int level, int name, void *value, void *length)',
 );
+
+/**
+ * Tells that the kernel has no table of this name and family in the network namespace of the thread. False means that
+ * there may be one: only a program says for what other reason the kernel refuses an answer.
+ */
+export function lacksNftTable(family: 4 | 6, name: string): boolean {
+  const socket = new NetlinkSocket(NETLINK_NETFILTER);
+  // struct nfgenmsg: family, version 0, resource 0.
+  const head = Buffer.of(family === 4 ? AF_INET : AF_INET6, 0, 0, 0);
+  const body = Buffer.concat([head, textAttribute(NFTA_TABLE_NAME, name)]);
+  try {
+    socket.requestNow([{ type: NFT_MSG_GETTABLE, flags: 0, body }]);
+    return false;
+  } catch (error) {
+    return isEngineError(error) && error.code === 'ENOENT';
+  } finally {
+    socket.close();
+  }
+}
 
 /** Belongs for ever to the network namespace that the thread was in when it was made. */
 export class RulesetWatch {
