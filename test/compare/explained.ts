@@ -20,6 +20,7 @@ const ROWS: readonly Row[] = COMPARED.split('\n')
     return { line, request: pattern(request), difference: pattern(difference) };
   });
 const used = new Set<Row>();
+let differences = 0;
 
 function pattern(text: string): RegExp {
   return new RegExp(
@@ -34,6 +35,7 @@ function pattern(text: string): RegExp {
 function isNamed(title: string, difference: string): boolean {
   const fitting = ROWS.filter((row) => row.request.test(title) && row.difference.test(difference));
   for (const row of fitting) used.add(row);
+  if (fitting.length > 0) differences += 1;
   return fitting.length > 0;
 }
 
@@ -46,6 +48,16 @@ export function explained(method: string, path: string, line: string): boolean {
 export function explainedVerdict(label: string, verdict: 'taken' | 'refused' | 'failed'): boolean {
   return isNamed(label, verdict);
 }
+
+/** Returns how many differences were explained since the last call. */
+export function takeCount(): number {
+  const count = differences;
+  differences = 0;
+  return count;
+}
+
+/** The document has so many rows. */
+export const rowCount = ROWS.length;
 
 /** Returns the lines of the document that have explained nothing so far. */
 export function needlessRows(): readonly string[] {

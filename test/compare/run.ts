@@ -18,7 +18,7 @@ import { pullOk } from '../support/pulls.js';
 import { type Answer, differences, play } from './compare.js';
 import { EffectRunner } from './effect-runner.js';
 import { EFFECTS } from './effects.js';
-import { explained, explainedVerdict, needlessRows } from './explained.js';
+import { explained, explainedVerdict, needlessRows, rowCount, takeCount } from './explained.js';
 import { SCRIPT, type Step } from './script.js';
 import { FIELD_TRIALS, QUERY_TRIALS, Sweep, VALUE_TRIALS, type Trial } from './sweep.js';
 import { VERSION_SCRIPT } from './version-script.js';
@@ -174,13 +174,18 @@ try {
       differing++;
       console.log([title, ...lines.map((line) => `    ${line}`)].join('\n'));
     });
-    console.log(`${name}: ${count}, ${differing} with differences that docs/differences.md does not explain`);
+    console.log(
+      `${name}: ${count}, ${differing} with differences that docs/differences.md does not explain; ` +
+        `it explains ${takeCount()} differences`,
+    );
     if (differing > 0) process.exitCode = 1;
   }
   // The document is about the newest peer, and only all parts together need all of it.
   if (wanted.length === 0 && isNewestPeer()) {
     const rows = needlessRows();
-    console.log([`rows of docs/differences.md that explain nothing: ${rows.length}`, ...rows].join('\n    '));
+    console.log(
+      [`rows of docs/differences.md that explain nothing: ${rows.length} of ${rowCount}`, ...rows].join('\n    '),
+    );
     if (rows.length > 0) process.exitCode = 1;
   }
 } finally {
