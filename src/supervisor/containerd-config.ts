@@ -68,6 +68,8 @@ const unusedByEngine = [
   'io.containerd.grpc.v1.diff',
   'io.containerd.grpc.v1.cri',
   // Since containerd 2.0 these have other names, and CRI consists of several.
+  'io.containerd.monitor.task.v1.cgroups',
+  'io.containerd.grpc.v1.sandbox-controllers',
   'io.containerd.cri.v1.images',
   'io.containerd.cri.v1.runtime',
   'io.containerd.podsandbox.controller.v1.podsandbox',
@@ -90,6 +92,7 @@ const unused = [
   'io.containerd.snapshotter.v1.zfs',
   'io.containerd.internal.v1.opt',
   'io.containerd.internal.v1.restart',
+  'io.containerd.monitor.container.v1.restart',
   'io.containerd.internal.v1.tracing',
   'io.containerd.tracing.processor.v1.otlp',
 ];

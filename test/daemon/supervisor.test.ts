@@ -24,6 +24,13 @@ after(async () => {
   await harness.cleanUp();
 });
 
+test('the plugins of containerd that we leave are those that can be loaded', () => {
+  assert.deepEqual(
+    harness.log.filter((line) => line.includes('failed to load plugin')),
+    [],
+  );
+});
+
 test('a process that ends at once is reported with its exit code and its output to the last byte', async () => {
   const script = 'seq 1 100000; echo last >&2; exit 7';
   const container = await harness.start(supervisor, { args: ['sh', '-c', script] });
