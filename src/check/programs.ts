@@ -3,6 +3,7 @@ import requirements from '../../packaging/requirements.json' with { type: 'json'
 import type { Config } from '../config/config.js';
 import { chosenBackend } from '../network/firewall-backends.js';
 import type { HostFacts } from '../runtime/host-facts.js';
+import { STORAGE_DRIVERS } from '../storage/drivers/index.js';
 import { isOnPath } from '../sys/process/on-path.js';
 import { type Row, row } from './row.js';
 
@@ -37,7 +38,7 @@ function isMissing({ program, need }: Requirement, config: Config, facts: Pick<H
   if (need === 'apparmor' && !facts.apparmor) return false;
   // Users who want such a daemon ask engined-rootless.
   if (need === 'rootless' && !config.rootless) return false;
-  if (need === 'fuse-overlayfs' && config.storageDriver !== need) return false;
+  if (STORAGE_DRIVERS.some(({ name }) => name === need) && config.storageDriver !== need) return false;
   if (need === 'iptables' || need === 'nftables') {
     if (!config.iptables && !config.ip6tables) return false;
     if (need !== chosenBackend(config.firewallBackend)) return false;

@@ -233,13 +233,10 @@ function composeNetworks(
     },
   });
   return new HostNetworks({
+    // The options that are called like the setting, so that a new flag has its row there and its place in src/network.
+    ...config,
     bridge: settings.bridge,
-    iptables: config.iptables,
     firewallBackend: chosenBackend(config.firewallBackend),
-    ip6tables: config.ip6tables,
-    ipForward: config.ipForward,
-    ipForwardNoDrop: config.ipForwardNoDrop,
-    userlandProxy: config.userlandProxy,
     directRouting: config.allowDirectRouting,
     addressPools: config.defaultAddressPools,
     defaultNetworkOptions: config.defaultNetworkOpts,

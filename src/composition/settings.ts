@@ -168,20 +168,9 @@ async function componentVersions(tasks: TaskService, initPath: string): Promise<
   ];
 }
 
+/** All of them but the name are called like the setting. */
 function bridgeOptions(config: FixedConfig): BridgeOptions {
-  return {
-    name: config.bridge || 'engine0',
-    bip: config.bip,
-    bip6: config.bip6,
-    fixedCidr: config.fixedCidr,
-    fixedCidrV6: config.fixedCidrV6,
-    defaultGateway: config.defaultGateway,
-    defaultGatewayV6: config.defaultGatewayV6,
-    mtu: config.mtu,
-    icc: config.icc,
-    ipMasq: config.ipMasq,
-    ipv6: config.ipv6,
-  };
+  return { ...config, name: config.bridge || 'engine0' };
 }
 
 function describe({ path, runtimeArgs = [], runtimeType }: RuntimeEntry): RuntimeInfo {
