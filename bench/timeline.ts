@@ -1,10 +1,11 @@
 /**
- * `npm run bench -- --timeline NAME`: a picture of where the time of one start, exec, pull or push goes. The daemon
- * says when each step of its work began and ended (src/telemetry/timeline.ts).
+ * `npm run bench -- --timeline NAME`: a picture of where the time of one start, exec, pull, push or build goes. The
+ * daemon says when each step of its work began and ended (src/telemetry/timeline.ts).
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Buildx } from '../test/support/buildx.js';
 import { dockerOk } from '../test/support/cli.js';
 import { Engine } from '../test/support/engine.js';
 import { engined } from '../test/support/engined.js';
@@ -76,6 +77,18 @@ const SCENES = new Map<string, Scene>([
         const reference = await setting.bigImage();
         await dockerOk(engine, ['pull', '-q', reference], { timeoutMs: 600_000 });
         return () => push(engine, reference);
+      },
+    },
+  ],
+  [
+    'build',
+    {
+      title: 'build of three RUNs without cache',
+      warmUp: 3,
+      async prepare(engine, { image }) {
+        const buildx = new Buildx(join(engine.dir, 'builds'), engine.host);
+        buildx.write('steps/Dockerfile', `FROM ${image}\n${'RUN date > /date\n'.repeat(3)}`);
+        return () => buildx.ok(['build', '-q', '--no-cache', '.'], { in: 'steps' });
       },
     },
   ],
