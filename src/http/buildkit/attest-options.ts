@@ -5,6 +5,7 @@ import { internal, notImplemented } from '../../errors/engine-error.js';
 import { readCsv } from './frontend-attrs.js';
 
 const PREFIX = 'attest:';
+const MAX_SHOWN_CHARS = 100;
 const MODES: ReadonlyMap<string, ProvenanceMode> = new Map([
   ['min', 'min'],
   ['max', 'max'],
@@ -27,10 +28,18 @@ export function provenanceOptions(attrs: ReadonlyMap<string, string>): Provenanc
     const type = key.slice(PREFIX.length);
     const fields = fieldsOf(type, value);
     if (isSet(fields, 'disabled') || isSet(fields, 'inline-only')) continue;
-    if (type !== 'provenance') throw notImplemented(`attestations of the type ${type} are not made by this builder`);
+    if (type !== 'provenance') throw unsupported(type);
     found = optionsOf(fields);
   }
   return found;
+}
+
+/** Says what the client says itself, for all attestations, of an engine that has no index of an image. */
+function unsupported(type: string): Error {
+  return notImplemented(
+    `attestations of the type ${type.slice(0, MAX_SHOWN_CHARS)} are not supported for the docker driver: switch to a ` +
+      'different driver (docker buildx create --driver docker-container), and try again',
+  );
 }
 
 function optionsOf(fields: ReadonlyMap<string, string>): ProvenanceOptions {
