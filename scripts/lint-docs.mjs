@@ -1,10 +1,14 @@
 /**
- * Documents name files that exist. Part of `npm run lint`: each path in backticks of README.md and docs/*.md that
- * begins with a directory of the sources is one in this repository.
+ * Rules about documents. Part of `npm run lint`.
+ * - They name files that exist: each path in backticks of README.md and docs/*.md that begins with a directory of the
+ *   sources is one in this repository.
+ * - README.md has lines of 120 characters at most, tables too, because it is read in terminals. Those below docs/ are
+ *   made into pages (`npm run docs`), and their tables have a line for each row, however long it is.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { longLines } from './lint-shape.mjs';
 
 const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
 
@@ -30,6 +34,8 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     .flatMap((document) =>
       problemsOf(document, readFileSync(join(ROOT, document), 'utf8'), (path) => existsSync(join(ROOT, path))),
     );
+  const long = longLines([['README.md', readFileSync(join(ROOT, 'README.md'), 'utf8')]]);
+  problems.push(...long.map(({ problem }) => problem));
   for (const problem of problems) console.error(problem);
   if (problems.length > 0) process.exitCode = 1;
 }
