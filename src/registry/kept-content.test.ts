@@ -201,6 +201,16 @@ test('of two images of one index neither takes the place of the other', async ()
   await kept.keepImage(other.resolved);
   await content.collect();
   assert.deepEqual(there(), new Set([...one.all, ...other.all]));
+  const whole = await kept.imageOf(other.image);
+  assert.ok(whole?.index);
+  assert.equal(whole.index.document.digest, one.image.published?.target.digest);
+  assert.deepEqual(
+    whole.index.others.map(({ digest }) => digest),
+    [one.image.published?.own],
+  );
+  content.blobs.delete(digestOf('a'));
+  const half = await kept.imageOf(other.image);
+  assert.deepEqual([half?.manifest.digest, half?.index], [other.image.published?.own, undefined]);
 });
 
 test('a start lets go of what no image needs', async () => {
@@ -234,13 +244,14 @@ test('a manifest is found while all its layers are there, and stays for who has 
   images = [one.image];
   await keepLayers('a');
   await kept.keepImage(one.resolved);
-  assert.equal(await kept.manifestOf(one.image), undefined);
+  assert.equal(await kept.imageOf(one.image), undefined);
   await keepLayers('b');
-  const found = await kept.manifestOf(one.image);
+  const found = await kept.imageOf(one.image);
   assert.ok(found);
-  assert.deepEqual([found.digest, digestOf(found.bytes)], [one.image.published?.own, one.image.published?.own]);
+  const { manifest } = found;
+  assert.deepEqual([manifest.digest, digestOf(manifest.bytes)], Array(2).fill(one.image.published?.own));
   assert.deepEqual(
-    found.layers.map(({ digest }) => digest),
+    manifest.layers.map(({ digest }) => digest),
     ['a', 'b'].map(digestOf),
   );
   images = [];
@@ -250,7 +261,7 @@ test('a manifest is found while all its layers are there, and stays for who has 
   found.close();
   await later();
   assert.deepEqual(there(), new Set());
-  assert.equal(await kept.manifestOf(one.image), undefined);
+  assert.equal(await kept.imageOf(one.image), undefined);
 });
 
 test('what cannot be kept fails nothing', async () => {

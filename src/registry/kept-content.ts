@@ -12,8 +12,8 @@ import type { Image, ImageStore } from '../ports/images.js';
 import type { Logger } from '../ports/logger.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
-import { parseManifest } from './manifest.js';
-import type { PushedBlob } from './manifest-writer.js';
+import { type ImageManifest, parseManifest } from './manifest.js';
+import type { PushedBlob, WrittenManifest } from './manifest-writer.js';
 import type { ResolvedImage } from './resolve.js';
 
 export interface KeptContentDeps {
@@ -24,18 +24,27 @@ export interface KeptContentDeps {
   readonly log: Logger;
 }
 
-/** The manifest of an image as it was pulled. All its layers are kept, until `close` is called. */
-export interface KeptManifest {
-  readonly bytes: Buffer;
-  readonly digest: Digest;
-  readonly mediaType: string;
+/** A manifest as it was pulled. All that it names is kept. */
+export interface KeptManifest extends WrittenManifest {
+  readonly config: PushedBlob;
   /** The lowest one first. */
   readonly layers: readonly PushedBlob[];
+}
+
+/** An image as it was pulled. It stays until `close` is called. */
+export interface KeptImage {
+  readonly manifest: KeptManifest;
+  /** The index that its name stood for, and the other manifests there; undefined unless all of that is kept. */
+  readonly index: { readonly document: WrittenManifest; readonly others: readonly KeptManifest[] } | undefined;
+  /** Returns the bytes of a blob. @throws EngineError not-found. */
+  readonly open: (digest: Digest) => AsyncIterable<Buffer>;
   readonly close: () => void;
 }
 
 /** Labels by which a blob refers to others, for the garbage collection of the supervisor. */
 const REFERENCE = 'containerd.io/gc.ref.content';
+/** Nothing larger was pulled as a manifest; another client of the supervisor may have brought anything. */
+const MAX_MANIFEST_BYTES = 4 << 20;
 /** Several removals are followed by one collection. */
 const COLLECT_DELAY_MS = 1_000;
 
@@ -98,30 +107,48 @@ export class KeptContent {
     });
   }
 
-  /** Returns the manifest of an image, if that and all its layers are kept. */
-  async manifestOf({ id, published }: Pick<Image, 'id' | 'published'>): Promise<KeptManifest | undefined> {
+  /** Returns an image, if its manifest and all that this names are kept. */
+  async imageOf({ id, published }: Pick<Image, 'id' | 'published'>): Promise<KeptImage | undefined> {
     if (published === undefined || !this.#targets.has(published.target.digest)) return undefined;
-    const close = this.#pin(published.target.digest);
+    const { target, manifests, own } = published;
+    const close = this.#pin(target.digest);
+    const open = (digest: Digest): AsyncIterable<Buffer> => this.open(digest);
     try {
-      const found = await this.#find(id, published);
-      if (found === undefined) close();
-      return found && { ...found, close };
+      const manifest = await this.#manifest(own, manifests.find(({ digest }) => digest === own)?.mediaType);
+      if (manifest?.config.digest === id) return { manifest, index: await this.#index(published), open, close };
     } catch (error) {
       close();
       throw error;
     }
+    close();
+    return undefined;
   }
 
-  async #find(id: Digest, { manifests, own }: PublishedImage): Promise<Omit<KeptManifest, 'close'> | undefined> {
+  async #index({ target, own }: PublishedImage): Promise<KeptImage['index']> {
+    if (target.digest === own) return undefined;
+    const bytes = await buffer(this.open(target.digest));
+    const index = parseManifest(bytes, target.mediaType, target.digest);
+    if (index.kind !== 'index') return undefined;
+    const others: KeptManifest[] = [];
+    for (const { digest, mediaType } of index.manifests) {
+      const other = digest === own ? undefined : await this.#manifest(digest, mediaType);
+      if (other) others.push(other);
+      else if (digest !== own) return undefined;
+    }
+    return { document: { bytes, digest: target.digest, mediaType: index.mediaType }, others };
+  }
+
+  async #manifest(digest: Digest, type: string | undefined): Promise<KeptManifest | undefined> {
     const { content } = this.#deps;
-    const entry = manifests.find(({ digest }) => digest === own);
-    if (entry === undefined || (await content.sizeOf(own)) !== entry.size) return undefined;
-    const bytes = await buffer(this.open(own));
-    const manifest = parseManifest(bytes, entry.mediaType, own);
-    if (manifest.kind !== 'image' || manifest.config.digest !== id) return undefined;
-    for (const { digest, sizeBytes } of manifest.layers)
-      if ((await content.sizeOf(digest)) !== sizeBytes) return undefined;
-    return { bytes, digest: own, mediaType: manifest.mediaType, layers: manifest.layers };
+    const size = await content.sizeOf(digest);
+    if (size === undefined || size > MAX_MANIFEST_BYTES) return undefined;
+    const bytes = await buffer(this.open(digest));
+    const manifest = imageManifest(bytes, type, digest);
+    if (manifest === undefined) return undefined;
+    const { config, layers, mediaType } = manifest;
+    for (const blob of [config, ...layers])
+      if ((await content.sizeOf(blob.digest)) !== blob.sizeBytes) return undefined;
+    return { bytes, digest, mediaType, config, layers };
   }
 
   /** Returns the bytes of a blob. @throws EngineError not-found. */
@@ -186,6 +213,17 @@ export class KeptContent {
     for (const digest of gone) this.#targets.delete(digest);
     await content.letGo(lease, gone);
     await content.collect();
+  }
+}
+
+/** Returns the manifest of an image; undefined for other documents, such as attestations. */
+function imageManifest(bytes: Buffer, type: string | undefined, digest: Digest): ImageManifest | undefined {
+  try {
+    const manifest = parseManifest(bytes, type, digest);
+    return manifest.kind === 'image' ? manifest : undefined;
+  } catch (error) {
+    if (isEngineError(error)) return undefined;
+    throw error;
   }
 }
 

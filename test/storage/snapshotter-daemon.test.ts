@@ -173,6 +173,16 @@ describe('with snapshots of the supervisor', () => {
     await engineOk(engine, ['rmi', `${source.host}/multi`]);
     collect();
     assert.deepEqual(content(), all);
+    // With the image of the other platform all of the index is here.
+    await dockerOk(engine, ['pull', '-q', '--platform', 'linux/arm', `${source.host}/multi`]);
+    await dockerOk(engine, ['push', pushed]);
+    const whole = await fetch(`${target.url}/v2/a/b/manifests/1`, { headers: { accept: index.mediaType } });
+    assert.deepEqual(Buffer.from(await whole.arrayBuffer()), index.manifest);
+    const armed = await fetch(`${target.url}/v2/a/b/manifests/${other.digest}`, {
+      headers: { accept: other.mediaType },
+    });
+    assert.equal(armed.status, 200);
+    await engineOk(engine, ['rmi', `${source.host}/multi`]);
     await engineOk(engine, ['rmi', pushed]);
     await waitFor('the content to go', () => content().length === 0);
     assert.deepEqual((await fsck()).findings, []);

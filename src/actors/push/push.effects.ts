@@ -21,7 +21,7 @@ import type { CallOptions } from '../../registry/client.js';
 import type { Credentials } from '../../registry/credentials.js';
 import { factsOf } from '../../registry/failure.js';
 import { formatFor, type PushedBlob, type WrittenManifest, writeManifest } from '../../registry/manifest-writer.js';
-import type { KeptManifest } from '../../registry/kept-content.js';
+import type { KeptImage, KeptManifest } from '../../registry/kept-content.js';
 import { pushScope } from '../../registry/token.js';
 import { finishUpload, headBlob, placeOf, putManifest, startUpload } from '../../registry/upload.js';
 import type { ProgressBoard } from '../pull/progress-board.js';
@@ -30,6 +30,7 @@ import type { PushRequest } from './push-request.js';
 import {
   type BlobFile,
   type LayerToPush,
+  uploadBlob,
   type UploadDeps,
   uploadFile,
   uploadLayer,
@@ -105,24 +106,45 @@ export class PushWork {
     const { topLayer } = image;
     // The image may be removed meanwhile; what is being pushed stays.
     if (topLayer !== undefined) layers.retain(topLayer);
-    let asPulled: KeptManifest | undefined;
+    let kept: KeptImage | undefined;
     try {
       const config = await images.configBytes(image.id);
-      asPulled = await this.#deps.kept?.manifestOf(image);
+      kept = await this.#deps.kept?.imageOf(image);
+      const asPulled = kept?.manifest;
       const place: UploadTarget = { access, domain: reference.domain, path: reference.path };
       const blobs = await this.#uploadLayers(image, asPulled, place, board, signal);
       await pushConfig(place, image.id, config, signal);
-      const manifest = await pushManifest(place, reference.tag ?? 'latest', { config, blobs, asPulled }, signal);
-      const { digest, bytes, mediaType } = manifest;
       const tag = reference.tag ?? 'latest';
+      const { digest, bytes, mediaType } = kept?.index
+        ? await this.#pushIndex(place, tag, kept, kept.index, signal)
+        : await pushManifest(place, tag, { config, blobs, asPulled }, signal);
       board.say({ kind: 'line', text: `${tag}: digest: ${digest} size: ${bytes.length}` });
       board.say({ kind: 'pushed', tag, digest, sizeBytes: bytes.length });
       const target = { mediaType, digest, size: bytes.length };
-      await this.#note(reference, image.id, { target, manifests: [target], own: digest });
+      const published = kept?.index ? image.published : undefined;
+      await this.#note(reference, image.id, published ?? { target, manifests: [target], own: digest });
     } finally {
-      asPulled?.close();
+      kept?.close();
       if (topLayer !== undefined) await layers.release(topLayer);
     }
+  }
+
+  /** Pushes an index and the manifests that it names. The layers of the image itself are there already. */
+  async #pushIndex(
+    target: UploadTarget,
+    tag: string,
+    { manifest, open }: KeptImage,
+    { document, others }: NonNullable<KeptImage['index']>,
+    signal: AbortSignal,
+  ): Promise<WrittenManifest> {
+    const digests = new Set(others.flatMap(({ config, layers }) => [config, ...layers]).map(({ digest }) => digest));
+    await this.#each([...digests], signal, (digest, either) => {
+      const blob = { digest, open: () => open(digest) };
+      return this.#once(digest, target, either, () => uploadBlob(this.#deps, blob, target, () => undefined, either));
+    });
+    for (const one of [manifest, ...others]) await putUnder(target, one.digest, one, signal);
+    await putUnder(target, tag, document, signal);
+    return document;
   }
 
   /** Notes how a registry has an image that the store has under the same name. */
@@ -286,6 +308,17 @@ export async function pushConfig(
   });
 }
 
+async function putUnder(
+  { access, path }: UploadTarget,
+  name: string,
+  manifest: WrittenManifest,
+  signal: AbortSignal,
+): Promise<void> {
+  await withGrant(access, pushScope(path), signal, (grant) =>
+    putManifest(placeOf(grant, path), name, manifest, { limits: access.limits, signal }),
+  );
+}
+
 interface ManifestParts {
   readonly config: Buffer;
   readonly blobs: readonly PushedBlob[];
@@ -298,15 +331,13 @@ interface ManifestParts {
  * the registry does not take that.
  */
 async function pushManifest(
-  { access, path }: UploadTarget,
+  target: UploadTarget,
   tag: string,
   { config, blobs, asPulled }: ManifestParts,
   signal: AbortSignal,
 ): Promise<WrittenManifest> {
   const put = async (manifest: WrittenManifest): Promise<WrittenManifest> => {
-    await withGrant(access, pushScope(path), signal, (grant) =>
-      putManifest(placeOf(grant, path), tag, manifest, { limits: access.limits, signal }),
-    );
+    await putUnder(target, tag, manifest, signal);
     return manifest;
   };
   const format = formatFor(blobs);

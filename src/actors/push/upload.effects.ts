@@ -96,10 +96,28 @@ const isOf =
   ({ digest }: BlobRecord): boolean =>
     digest === wanted.digest;
 
+/** A blob that goes as it is; `open` is called for each attempt to send it. */
+export interface OpenBlob {
+  readonly digest: Digest;
+  readonly open: () => AsyncIterable<Buffer>;
+}
+
 /** Uploads a file; resolves when the repository has it. What is sent goes from its beginning again when it breaks. */
-export async function uploadFile(
+export function uploadFile(
+  deps: Pick<UploadDeps, 'retryDelayMs'>,
+  { digest, path }: BlobFile,
+  target: UploadTarget,
+  show: (view: UploadView) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const open = (): AsyncIterable<Buffer> => createReadStream(path, { highWaterMark: PIECE_BYTES });
+  return uploadBlob(deps, { digest, open }, target, show, signal);
+}
+
+/** Does the same for the bytes of any source. */
+export async function uploadBlob(
   { retryDelayMs }: Pick<UploadDeps, 'retryDelayMs'>,
-  { digest, path: file }: BlobFile,
+  { digest, open }: OpenBlob,
   { access, path }: UploadTarget,
   show: (view: UploadView) => void,
   signal: AbortSignal,
@@ -111,7 +129,7 @@ export async function uploadFile(
     withGrant(access, scope, signal, (grant) => headBlob(placeOf(grant, path), digest, options)),
   );
   if (known !== undefined) return show({ phase: 'exists' });
-  await sendBlob({ access, path }, digest, () => createReadStream(file, { highWaterMark: PIECE_BYTES }), patience);
+  await sendBlob({ access, path }, digest, open, patience);
   show({ phase: 'pushed' });
 }
 
