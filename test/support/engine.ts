@@ -1,10 +1,10 @@
 /** A private daemon process: its own directories and socket, started and ended as often as a test wants. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, watch, type FSWatcher } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { removeTrees } from '../../src/storage/tasks/remove-trees.js';
 import { call } from './http.js';
 import {
@@ -20,8 +20,10 @@ import { waitFor } from './wait.js';
 
 const START_TIMEOUT_MS = 120_000;
 const STOP_TIMEOUT_MS = 120_000;
-/** Short, because benches time the start. */
-const POLL_INTERVAL_MS = 5;
+/** A socket that has just appeared is asked so often. It is short, because benches time the start. */
+const ASK_MS = 5;
+/** Without a sign of the socket it is looked for so often. */
+const LOOK_MS = 100;
 
 /** How one kind of daemon is run. */
 export interface EngineKind {
@@ -100,22 +102,48 @@ export class Engine {
     });
     closeSync(log);
     this.#child = child;
-    await once(child, 'spawn');
-    await waitFor(
-      () => `${this.name} to answer; its log ends: ${this.log.slice(-4000)}`,
-      async () => {
-        if (child.exitCode !== null || child.signalCode !== null)
-          throw new Error(
-            `${this.name} ended at once (${child.exitCode ?? child.signalCode}): ${this.log.slice(-4000)}`,
-          );
-        // A look costs far less than a request, and this looks often.
-        if (!existsSync(this.socketPath)) return false;
-        const reply = await call(this.socketPath, 'GET', '/_ping').catch(() => undefined);
-        return reply?.status === 200;
-      },
-      START_TIMEOUT_MS,
-      POLL_INTERVAL_MS,
-    );
+    const watcher = watch(this.dir);
+    try {
+      await once(child, 'spawn');
+      await this.#answer(child, watcher);
+    } finally {
+      watcher.close();
+    }
+  }
+
+  /**
+   * Resolves when the daemon answers. The watcher tells of its socket: looking all the time would take some of the
+   * processor time that the start needs.
+   */
+  async #answer(child: ChildProcess, watcher: FSWatcher): Promise<void> {
+    const socket = basename(this.socketPath);
+    const deadline = Date.now() + START_TIMEOUT_MS;
+    let hasAppeared = false;
+    for (;;) {
+      const tail = (): string => this.log.slice(-4000);
+      if (child.exitCode !== null || child.signalCode !== null)
+        throw new Error(`${this.name} ended at once (${child.exitCode ?? child.signalCode}): ${tail()}`);
+      const reply =
+        existsSync(this.socketPath) && (await call(this.socketPath, 'GET', '/_ping').catch(() => undefined));
+      if (reply && reply.status === 200) return;
+      if (Date.now() > deadline) throw new Error(`${this.name} does not answer; its log ends: ${tail()}`);
+      await new Promise<void>((resolve) => {
+        const onChange = (_: string, name: string | Buffer | null): void => {
+          if (name !== socket) return;
+          hasAppeared = true;
+          done();
+        };
+        const done = (): void => {
+          clearTimeout(timer);
+          watcher.off('change', onChange);
+          child.off('exit', done);
+          resolve();
+        };
+        const timer = setTimeout(done, hasAppeared ? ASK_MS : LOOK_MS);
+        watcher.on('change', onChange);
+        child.on('exit', done);
+      });
+    }
   }
 
   /** Resolves with the exit code, or the signal's name, when the process is gone. */
@@ -135,7 +163,11 @@ export class Engine {
 
   /** Returns everything that this daemon would leave on the machine if it ended now. */
   leftovers(): string[] {
-    return leftovers({ dir: this.dir, mark: this.#kind.mark, before: this.#before });
+    return leftovers({
+      dir: this.dir,
+      mark: this.#kind.mark,
+      before: this.#before,
+    });
   }
 
   /** Orderly end. Throws when a tidy daemon does not end by itself or leaves anything but its data behind. */
