@@ -4,7 +4,9 @@
  * is the one on PATH.
  */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -17,6 +19,7 @@ import { callJson } from '../support/http.js';
 import { KERNEL_TELLS_EXITS } from '../support/kernel-tells-exits.js';
 import { processesOf } from '../support/leftovers.js';
 import { randomNumbers } from '../support/random-numbers.js';
+import { waitFor } from '../support/wait.js';
 
 const COUNT = Number(process.env['EXITS_COUNT'] ?? 24);
 const SEED = Number(process.env['ENGINE_TEST_SEED'] ?? Date.now() % 1_000_000);
@@ -48,6 +51,7 @@ interface Ending {
 interface State {
   readonly Status: string;
   readonly ExitCode: number;
+  readonly Pid: number;
 }
 
 const cleanup = new Cleanup();
@@ -122,18 +126,24 @@ async function round(index: number): Promise<string[]> {
   const killing = deaths.map((witness, at) => sleep(killsAt[at] ?? 0).then(() => kill(witness, victim)));
   await Promise.all([opening, ...killing]);
   if (deaths.includes('daemon')) await engine.start();
+  const how = `${deaths.join(', then ')} killed (${killsAt.join(', ')})`;
+  return check(endings, how, (ending) => (ending === victim ? withoutShim(deaths) : []));
+}
+
+/** Removes containers that have ended. Returns the exits that are told wrongly. */
+async function check(
+  endings: readonly Ending[],
+  how: string,
+  othersOf: (ending: Ending) => readonly number[] = () => [],
+): Promise<string[]> {
   const wrong = await Promise.all(
     endings.map(async (ending) => {
       const said = await callJson<{ StatusCode: number }>(engine.socketPath, 'POST', `/containers/${ending.id}/wait`);
-      const { State: state } = await callJson<{ State: State }>(
-        engine.socketPath,
-        'GET',
-        `/containers/${ending.id}/json`,
-      );
-      const isTrue = [ending.code, ...(ending === victim ? withoutShim(deaths) : [])].includes(state.ExitCode);
+      const { State: state } = await inspect(ending);
+      const isTrue = [ending.code, ...othersOf(ending)].includes(state.ExitCode);
       if (isTrue && state.Status === 'exited' && said.StatusCode === state.ExitCode) return [];
       const told = `${state.Status} with ${state.ExitCode}, to those who wait ${said.StatusCode}`;
-      return [`${deaths.join(', then ')} killed (${killsAt.join(', ')}): ended with ${ending.code}, told: ${told}`];
+      return [`${how}: ended with ${ending.code}, told: ${told}`];
     }),
   );
   await Promise.all(
@@ -142,10 +152,45 @@ async function round(index: number): Promise<string[]> {
   return wrong.flat();
 }
 
+function inspect({ id }: Ending): Promise<{ readonly State: State }> {
+  return callJson(engine.socketPath, 'GET', `/containers/${id}/json`);
+}
+
+/** Runs the containerd of the engine until it has booted, which makes it forget, if it is new, what ended meanwhile. */
+async function bootContainerd(): Promise<void> {
+  const config = join(engine.dir, 'exec', 'supervisor', 'supervisor.toml');
+  const child = spawn('containerd', ['--config', config], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const ended = once(child, 'exit');
+  let log = '';
+  child.stderr.on('data', (chunk: Buffer) => (log += chunk.toString()));
+  await waitFor(
+    () => `containerd to boot: ${log}`,
+    () => log.includes('successfully booted'),
+  );
+  child.kill('SIGKILL');
+  await ended;
+}
+
 test(`exits whose witnesses die are told truly (seed ${SEED})`, async (context) => {
   const rounds = Math.ceil(COUNT / WIDTH);
   const wrong: string[] = [];
   for (let index = 0; index < rounds; index++) wrong.push(...(await round(index)));
   context.diagnostic(`${rounds * WIDTH - wrong.length} of ${rounds * WIDTH} exits were told truly`);
   assert.deepEqual(wrong, []);
+});
+
+test('exits are told truly that only a witness outside the daemon can tell', async () => {
+  const gate = join(gates, 'outside');
+  mkdirSync(gate);
+  const endings = await Promise.all(Array.from({ length: WIDTH }, () => start(gate)));
+  const pids = await Promise.all(endings.map(async (ending) => (await inspect(ending)).State.Pid));
+  await engine.stop('SIGKILL');
+  killProcess(/^\S*containerd --config /);
+  writeFileSync(join(gate, 'go'), '');
+  await waitFor('the ends', () => pids.every((pid) => !existsSync(`/proc/${pid}`)));
+  await bootContainerd();
+  // They have told it; now nobody is left who could be asked.
+  killProcess(/^\S*containerd-shim-/);
+  await engine.start();
+  assert.deepEqual(await check(endings, 'daemon and containerd, then all shims killed'), []);
 });
