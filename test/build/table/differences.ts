@@ -44,7 +44,6 @@ export const CLASSIC_DIFFERENCES: ReadonlyMap<string, string> = list({
     'workdir below a file',
     'env without a value',
     'a comment at the end of a line is none',
-    'run a program that is not there',
     'run a command without a shell',
   ],
   [ATTRIBUTES]: ['add several archives', 'add an archive with attributes'],

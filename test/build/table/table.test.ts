@@ -29,6 +29,11 @@ function recorded(file: string): ReadonlyMap<string, Row> {
   return new Map((JSON.parse(text) as readonly Row[]).map((row) => [row.name, row]));
 }
 
+/** runc says this since version 1.2, and the peer has another version than the tests may have. */
+const OF_THE_RUNTIME = 'error during container init: ';
+const comparable = (record: CaseRecord | undefined): CaseRecord | undefined =>
+  record && 'error' in record ? { ...record, error: record.error.replace(OF_THE_RUNTIME, '') } : record;
+
 function compare(
   file: string,
   cases: readonly TableCase[],
@@ -43,8 +48,9 @@ function compare(
       const row = rows.get(one.name);
       assert.ok(row, 'nothing is recorded');
       assert.equal(row.case, digestOf(one), 'another definition of this case is recorded');
-      const { name, case: _, ...theirs } = row;
-      const ours = built.get(name);
+      const { name, case: _, ...recorded } = row;
+      const theirs = comparable(recorded);
+      const ours = comparable(built.get(name));
       if (differences.has(name)) assert.notDeepEqual(ours, theirs, 'the case does not differ any more');
       else assert.deepEqual(ours, theirs);
     });
