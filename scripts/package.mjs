@@ -37,8 +37,8 @@ const OVERRIDES = {
 };
 /** Tools of koffi's own, which nobody runs here. */
 const TOOLS = /\/(cnoke|trampolines)\.cjs$/;
-/** Files for those who watch the daemon. */
-const MONITORING = ['prometheus/engined.rules.yml', 'grafana/engined.json'];
+/** Files for those who watch the daemon, or have SELinux. */
+const EXAMPLES = ['prometheus/engined.rules.yml', 'grafana/engined.json', 'selinux/engined.cil'];
 /** The unit for the systemd of an ordinary user. */
 const USER_UNIT = ['user', 'engined.service'];
 const ARCHITECTURES = { x64: 'amd64', arm64: 'arm64' };
@@ -231,7 +231,7 @@ async function debianTree(tree, facts, { withNode }) {
   write(join(tree, 'usr/share/lintian/overrides', NAME), overrides.map((line) => `${NAME}: ${line}\n`).join(''));
   const reload = join('engined.service.d', 'notify-reload.conf');
   copy(join(ROOT, 'packaging', 'systemd', reload), join(docs, 'examples', reload));
-  for (const path of MONITORING) copy(join(ROOT, 'packaging', path), join(docs, 'examples', basename(path)));
+  for (const path of EXAMPLES) copy(join(ROOT, 'packaging', path), join(docs, 'examples', basename(path)));
 
   const debian = join(tree, 'DEBIAN');
   mkdirSync(debian);
@@ -257,7 +257,7 @@ async function archiveTree(tree, facts, { withNode }) {
   write(join(tree, 'libexec', NAME, 'docker'), naming('/usr/local/bin/engined', 'docker'), 0o755);
   copy(join(ROOT, 'packaging', 'daemon.json'), join(tree, 'daemon.json'));
   copy(join(ROOT, 'packaging', 'archive', 'install.sh'), join(tree, 'install.sh'), 0o755);
-  for (const path of MONITORING) copy(join(ROOT, 'packaging', path), join(tree, 'examples', basename(path)));
+  for (const path of EXAMPLES) copy(join(ROOT, 'packaging', path), join(tree, 'examples', basename(path)));
   write(join(tree, 'third-party-licences'), licences());
   copy(join(ROOT, 'README.md'), join(tree, 'README.md'));
   cpSync(join(ROOT, 'docs'), join(tree, 'docs'), { recursive: true });

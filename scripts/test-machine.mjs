@@ -1,7 +1,8 @@
 /**
  * The virtual machines of `npm run test:vm`: each is a disk with Debian 13, a kernel and its initial RAM disk. They are
  * made once and kept in a cache. The kernel is that of Debian 12, because that of Debian 13 has crashed under QEMU's
- * software emulation. One of them has ZFS, whose modules are compiled for that kernel. Plain Node.
+ * software emulation. One of them has ZFS, whose modules are compiled for that kernel, another one has SELinux instead
+ * of AppArmor. Plain Node.
  */
 import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,6 +13,7 @@ import { findProgram, installPackages, ROOT, run } from './ensure-packages.mjs';
 const MACHINES = {
   plain: join(ROOT, 'node_modules', '.cache', 'test-machine'),
   zfs: join(ROOT, 'node_modules', '.cache', 'test-machine-zfs'),
+  selinux: join(ROOT, 'node_modules', '.cache', 'test-machine-selinux'),
 };
 const RELEASE = 'trixie';
 const KERNEL_RELEASE = 'bookworm';
@@ -71,6 +73,17 @@ systemctl mask systemd-udev-settle.service $(cd /usr/lib/systemd/system && echo 
 apt-get clean
 `;
 
+/** Every file gets its label here, where nothing is emulated. systemd loads the policy before it starts anything. */
+const INSTALL_SELINUX = `set -e
+mount -t proc proc /proc
+apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends selinux-policy-default
+apt-get clean
+setfiles -F -e /proc /etc/selinux/default/contexts/files/file_contexts /
+`;
+
+/** The scripts that make a machine of each kind. */
+const SCRIPTS = { plain: [INSTALL], zfs: [INSTALL, INSTALL_ZFS], selinux: [INSTALL, INSTALL_SELINUX] };
+
 /** Makes a machine of a kind if it is not there. Returns the paths of its parts. Needs root. */
 export function ensureMachine(kind) {
   const machine = MACHINES[kind];
@@ -89,7 +102,7 @@ export function ensureMachine(kind) {
     writeFileSync(join(root, 'etc/hostname'), 'vm\n');
     mkdirSync(join(root, 'etc/systemd/system'), { recursive: true });
     writeFileSync(join(root, 'etc/systemd/system/vm-tests.service'), TEST_UNIT);
-    for (const script of kind === 'zfs' ? [INSTALL, INSTALL_ZFS] : [INSTALL])
+    for (const script of SCRIPTS[kind])
       run('unshare', ['--mount', '--propagation', 'private', 'chroot', root, 'sh', '-c', script], {
         env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
       });

@@ -47,7 +47,11 @@ function makeProjectDisk(directory, parts) {
   return disk;
 }
 
-function startMachine({ disk, kernel, ramDisk }, project, console_) {
+/** The kernel has one module for labels of files and processes at a time. */
+const SECURITY = { selinux: 'security=selinux selinux=1' };
+
+function startMachine(kind, project, console_) {
+  const { disk, kernel, ramDisk } = ensureMachine(kind);
   const drive = (file) => ['-drive', `file=${file},if=virtio,format=raw,snapshot=on`];
   return spawn(
     'setpriv',
@@ -55,7 +59,10 @@ function startMachine({ disk, kernel, ramDisk }, project, console_) {
       ...['--pdeathsig', 'KILL', 'qemu-system-x86_64', '-accel', 'tcg,thread=multi', '-cpu', 'max', '-smp', '2'],
       ...['-m', String(MEMORY_MIB), '-nodefaults', '-no-reboot', '-display', 'none', '-kernel', kernel],
       ...['-initrd', ramDisk, ...drive(disk), ...drive(project), '-serial', `file:${console_}`, '-serial', 'stdio'],
-      ...['-append', 'root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off security=apparmor apparmor=1'],
+      ...[
+        '-append',
+        `root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off ${SECURITY[kind] ?? 'security=apparmor apparmor=1'}`,
+      ],
     ],
     { stdio: ['ignore', 'pipe', 'inherit'] },
   );
@@ -78,11 +85,12 @@ await command('npm run test:vm', async () => {
   prepare('test');
   installPackages({ 'qemu-system-x86_64': 'qemu-system-x86', setpriv: 'util-linux' });
   const parts = process.argv.slice(2);
-  const machine = ensureMachine(parts.includes('zfs') ? 'zfs' : 'plain');
+  const kind = ['zfs', 'selinux'].find((name) => parts.includes(name)) ?? 'plain';
+  ensureMachine(kind);
   const directory = mkdtempSync(join(tmpdir(), 'engined-vm-'));
   try {
     const console_ = join(directory, 'console.log');
-    const qemu = startMachine(machine, makeProjectDisk(directory, parts), console_);
+    const qemu = startMachine(kind, makeProjectDisk(directory, parts), console_);
     for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => qemu.kill('SIGKILL'));
     const limit = setTimeout(() => qemu.kill('SIGKILL'), LIMIT_MS);
     const [status] = await Promise.all([report(qemu.stdout), once(qemu, 'exit')]);
