@@ -10,7 +10,17 @@ import { Marked } from 'marked';
 
 const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
 /** In this order; whatever is in docs/ and not here comes behind it. */
-const GUIDES = ['README', 'docs/install', 'docs/first-steps', 'docs/hardening', 'docs/differences', 'docs/support'];
+const GUIDES = [
+  'README',
+  'docs/install',
+  'docs/first-steps',
+  'docs/coming-from-dockerd',
+  'docs/upgrade',
+  'docs/troubleshooting',
+  'docs/hardening',
+  'docs/differences',
+  'docs/support',
+];
 const STYLE = `body{display:flex;margin:0;font:16px/1.5 sans-serif;color:#222}nav{flex:0 0 14em;padding:1em;
 background:#f4f4f4;min-height:100vh}nav a{display:block}main{max-width:60em;padding:1em 2em;min-width:0}
 pre{background:#f4f4f4;padding:.7em;overflow:auto}table{border-collapse:collapse;display:block;overflow:auto}

@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,6 +21,7 @@ import { freePort } from '../support/free-port.js';
 import { jsonLines, open } from '../support/http.js';
 import { followLog, followVolumes } from '../support/steady-followers.js';
 import { probe, repeat, requests, type Misses } from '../support/steady-load.js';
+import { daemonPid as pidOf, endDaemon } from '../support/successor.js';
 import { waitFor } from '../support/wait.js';
 
 const UPGRADES = Number(process.env['UPGRADES_COUNT'] ?? 2);
@@ -40,18 +41,12 @@ before(async () => {
   kind = engined({ args: ['--host', `tcp://127.0.0.1:${tcp}`, '--tls=false'] });
   ({ engine, image } = await startEngineWithImage(cleanup, kind));
   // The process that the test has started is another one by now.
-  cleanup.add(() => endDaemon());
+  cleanup.add(() => endDaemon(engine));
   cleanup.add(() => removeContainers(engine));
 });
 after(() => cleanup.run());
 
-const daemonPid = (): number => Number(readFileSync(join(engine.dir, 'engine.pid'), 'utf8'));
-
-async function endDaemon(): Promise<void> {
-  const pid = daemonPid();
-  process.kill(pid, 'SIGTERM');
-  await waitFor('the daemon to end', () => !existsSync(`/proc/${pid}/exe`), 60_000);
-}
+const daemonPid = (): number => pidOf(engine);
 
 interface Outcome {
   readonly code: number | string | null | undefined;
