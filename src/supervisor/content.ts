@@ -99,15 +99,14 @@ export class ContainerdContent implements Content {
         }
       if (offset !== sizeBytes) throw wrongBytes(blob);
       await stream.ask({ action: WriteAction.COMMIT, offset: BigInt(offset), labels });
+      await stream.end();
       return 'written';
     } catch (error) {
-      stream.cancel();
+      await stream.end();
       if (!isWrong(error)) throw error;
       await this.#service.abort({ ref });
       if (begun > 0) return 'wrong after resuming';
       throw wrongBytes(blob, error);
-    } finally {
-      stream.end();
     }
   }
 
@@ -144,12 +143,14 @@ class WriteStream {
     }
   }
 
-  end(): void {
+  /** Resolves when the supervisor has ended the write too: until then it refuses another one of the same blob. */
+  async end(): Promise<void> {
     this.#call.end();
-  }
-
-  cancel(): void {
-    this.#call.cancel();
+    try {
+      for (let isOver = false; !isOver;) isOver = (await this.#answers.next()).done === true;
+    } catch {
+      // It ended with an error, which whoever asked last was told of.
+    }
   }
 }
 
