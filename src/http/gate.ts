@@ -27,7 +27,7 @@ export interface LiveConnection {
   /** True between requests. */
   readonly idle: boolean;
   close(): void;
-  /** Its descriptor, if another process could go on with it: nothing of it was read, and nothing else belongs to it. */
+  /** Its descriptor, if another process could go on with it: nothing of a next request was read. */
   readonly descriptor?: number;
 }
 

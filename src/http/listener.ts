@@ -9,7 +9,7 @@ import { acceptFrom, listeningOnTcp, listenOnTcp, prepareConnections } from '../
 import type { AccessPolicy } from './access-policy.js';
 import type { BrowserGuard } from './browser-guard.js';
 import type { ConnectionPool } from './connection-pool.js';
-import { Gate, type RequestSummary } from './gate.js';
+import { Gate, type LiveConnection, type RequestSummary } from './gate.js';
 import { openSocketFile } from './socket-file.js';
 import type { TlsIdentity } from './tls/identity.js';
 import { createTlsTerminator } from './tls/terminator.js';
@@ -160,13 +160,16 @@ async function bind(spec: ListenSpec, kept: KeptSockets): Promise<Bound> {
   }
 }
 
-/** Gives connections of which nothing was read to the next process, where their clients may take their time. */
+/**
+ * Gives connections that wait for a request to the next process, where their clients may take their time. A client that
+ * is between two requests would not repeat the next one either, if that met the end of its connection.
+ */
 function passOn(gate: Gate, keptName: string, kept: KeptSockets): void {
-  let count = 0;
-  for (const connection of gate.connections) {
-    if (connection.descriptor === undefined || !gate.isFresh(connection)) continue;
-    if (count === MAX_PASSED || !kept.pass(passedName(keptName, count), connection.descriptor)) return;
-    count++;
+  const waiting = [...gate.connections].filter((connection) => connection.descriptor !== undefined);
+  const isLater = (connection: LiveConnection): number => (gate.isFresh(connection) ? 0 : 1);
+  waiting.sort((a, b) => isLater(a) - isLater(b));
+  for (const [index, connection] of waiting.slice(0, MAX_PASSED).entries()) {
+    if (!kept.pass(passedName(keptName, index), connection.descriptor ?? -1)) return;
     // This closes our copy only.
     connection.close();
   }
