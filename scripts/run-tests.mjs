@@ -31,7 +31,8 @@ const UNIT_PROCESSES = 2;
 const LONG = new Set([
   ...['table', 'resume', 'hostile-archives', 'full-disk', 'fsck', 'streams', 'published-ports', 'quickstart'],
   ...['isolation', 'empty-input', 'cache', 'cache-exchange', 'buildx', 'run', 'archive-limits', 'garbage'],
-  ...['network-crash', 'pipelined-hijack', 'faults-transfers', 'cycles'],
+  ...['network-crash', 'pipelined-hijack', 'faults-transfers', 'cycles', 'output-kills', 'loopback-ports', 'kills'],
+  ...['flag-effects', 'driver-overlay2', 'driver-directory', 'driver-fuse-overlayfs', 'driver-btrfs', 'nftables-modes'],
 ]);
 
 const named = process.argv.slice(2).filter((argument) => argument.endsWith('.js'));

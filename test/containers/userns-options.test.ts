@@ -28,8 +28,8 @@ test('values that cannot be are refused before anything is touched', () => {
     ['rangeless', 'no range of user rangeless in /etc/subuid'],
     ['remapper:nobody-has-this', 'there is no group nobody-has-this in /etc/group'],
     ['123456', 'there is no user 123456 in /etc/passwd'],
-    ['a:b:c', 'it must be default, USER, UID, USER:GROUP or UID:GID'],
-    [':', 'it must be default'],
+    ['a:b:c', 'it must be auto, default, USER, UID, USER:GROUP or UID:GID'],
+    [':', 'it must be auto, default'],
   ] as const) {
     assert.throws(
       () => readIdMaps(value),
