@@ -56,6 +56,22 @@ let countedCpuSeconds = 0;
 /** Set once all are ended: nothing begins after that. */
 let isOver = false;
 
+/** Makes the directory of a sandbox, whose name marks all that is the sandbox's. */
+function makeOwn() {
+  for (;;) {
+    // The groups of a sandbox in a sandbox go with the outer one too. Names of links have 15 characters at most.
+    const mark = `${process.env.ENGINE_TEST_MARK ?? ''}t${randomBytes(2).toString('hex')}`;
+    const temp = join(tmpdir(), mark);
+    try {
+      mkdirSync(temp, { mode: 0o755 });
+      return { mark, temp };
+    } catch (error) {
+      // So few names come again, in one of fifty runs of all tests.
+      if (error.code !== 'EEXIST') throw error;
+    }
+  }
+}
+
 /**
  * Runs a program of this repository in a new sandbox, its output in the file `log`. `timeoutMs` ends all of it.
  * Resolves, once everything is gone, with `status`, the exit code or a text that says how it ended otherwise, and with
@@ -63,10 +79,7 @@ let isOver = false;
  */
 export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
   if (isOver) return new Promise(() => {});
-  // The groups of a sandbox in a sandbox go with the outer one too. Names of links have 15 characters at most.
-  const mark = `${process.env.ENGINE_TEST_MARK ?? ''}t${randomBytes(2).toString('hex')}`;
-  const temp = join(tmpdir(), mark);
-  mkdirSync(temp, { mode: 0o755 });
+  const { mark, temp } = makeOwn();
   const output = openSync(log, 'a');
   // A first process must collect those that lost their parents, as shims do: tini does. The sandbox ends with us.
   const child = spawn(
