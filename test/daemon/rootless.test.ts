@@ -195,7 +195,8 @@ test('containers and their ports outlive a daemon that was killed', async () => 
   const pidOf = async (name: string): Promise<number> => Number(await ok('inspect', '-f', '{{.State.Pid}}', name));
   const [init, talker] = [await pidOf('lost'), await pidOf('talker')];
   process.kill(daemonPid(), 'SIGKILL');
-  assert.equal(await engine.stop(), 137);
+  // RootlessKit ends with the status of the daemon, or with 1.
+  assert.notEqual(await engine.stop(), 0);
   await waitFor('the port', () => fetchFrom(`127.0.0.1:${kept}`) === 'of the image\n');
   process.kill(init, 'SIGKILL');
   writeFileSync(join(engine.dir, 'go'), '');

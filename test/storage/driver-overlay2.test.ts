@@ -1,9 +1,10 @@
 /** The contract of storage drivers, kept by the driver overlay2. */
 import assert from 'node:assert/strict';
-import { lstatSync, utimesSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { storageDriver } from '../../src/storage/drivers/index.js';
+import { mountFileSystem, mountPointsBelow } from '../../src/sys/mount/mount.js';
 import { testDriver } from '../support/driver-contract/contract.js';
 import { DriverHarness } from '../support/driver-contract/harness.js';
 
@@ -23,4 +24,23 @@ test('the files of a sealed layer are those that were written, not copies', asyn
   const { diffDir, close } = store.openTar(chainId);
   assert.equal(lstatSync(join(diffDir, 'file')).ino, ino);
   close();
+});
+
+test('a mount that a killed daemon was trying is gone after the next start, and so are its files', async () => {
+  const before = await harness.open('tried');
+  await before.load();
+  await before.close();
+  const root = join(harness.temp, 'tried');
+  for (const place of ['staging', 'trash']) {
+    const at = (name: string): string => join(root, place, 'tried', name);
+    for (const name of ['lower', 'upper', 'work', 'merged']) mkdirSync(at(name), { recursive: true });
+    const paths = `lowerdir=${at('lower')},upperdir=${at('upper')},workdir=${at('work')}`;
+    await mountFileSystem('overlay', at('merged'), 'overlay', paths);
+  }
+  const store = await harness.open('tried');
+  const { removed } = await store.load();
+  assert.deepEqual(removed, ['unfinished layer tried']);
+  await store.close();
+  assert.deepEqual(await mountPointsBelow(root), []);
+  assert.deepEqual(readdirSync(join(root, 'trash')), []);
 });

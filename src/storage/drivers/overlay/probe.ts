@@ -1,9 +1,9 @@
 /** Finds out whether overlayfs works on the data root's file system, and with which options. */
 import { access, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { messageOf, unavailable } from '../../../errors/engine-error.js';
 import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
-import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
+import { detachMount, mountFileSystem, mountPointsBelow } from '../../../sys/mount/mount.js';
 import { tellsTypes } from '../../../sys/files/directory-types.js';
 import { isInUserNamespace } from '../../../sys/users/user-namespace.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
@@ -28,6 +28,9 @@ const VOLATILE = ',volatile';
  */
 const USER_OPTIONS = ',userxattr,index=off';
 
+/** The name of the directory where mounts are tried. */
+const TRIED = 'merged';
+
 /** Options of mounts, each with a comma before it. */
 export interface MountOptions {
   readonly always: string;
@@ -41,7 +44,7 @@ export interface MountOptions {
  */
 async function probeOverlay(directory: string): Promise<MountOptions> {
   const at = (name: string): string => join(directory, name);
-  for (const name of ['lower', 'upper', 'work', 'merged']) await makeDirectories(at(name));
+  for (const name of ['lower', 'upper', 'work', TRIED]) await makeDirectories(at(name));
   await writeFile(at('lower/file'), '');
   if (!tellsTypes(directory)) {
     const type = fileSystemType(directory);
@@ -53,11 +56,11 @@ async function probeOverlay(directory: string): Promise<MountOptions> {
   }
   const paths = `lowerdir=${at('lower')},upperdir=${at('upper')},workdir=${at('work')}`;
   // The first mount loads the module, whose parameters then show what this kernel knows.
-  await tryMount(at('merged'), paths, directory);
+  await tryMount(at(TRIED), paths, directory);
   const options = await knownOptions();
-  await tryMount(at('merged'), paths + options, directory);
+  await tryMount(at(TRIED), paths + options, directory);
   try {
-    await tryMount(at('merged'), paths + options + VOLATILE, directory);
+    await tryMount(at(TRIED), paths + options + VOLATILE, directory);
   } catch {
     return { always: options, brief: '' };
   }
@@ -69,6 +72,7 @@ async function probeOverlay(directory: string): Promise<MountOptions> {
  * @throws EngineError unavailable when overlays cannot be mounted there; the message says why.
  */
 export async function mountOptionsFor(layout: Layout): Promise<MountOptions> {
+  await detachTried(layout);
   const directory = layout.newStaging();
   try {
     return await probeOverlay(directory);
@@ -80,6 +84,13 @@ export async function mountOptionsFor(layout: Layout): Promise<MountOptions> {
     await rm(directory, { recursive: true, force: true });
     layout.leaveStaging(directory);
   }
+}
+
+/** A daemon that was killed while it tried a mount has left it. The trash could not be emptied while it is there. */
+async function detachTried({ staging, trash }: Layout): Promise<void> {
+  for (const directory of [staging, trash])
+    for (const point of await mountPointsBelow(directory))
+      if (basename(point) === TRIED && dirname(dirname(point)) === directory) await detachMount(point);
 }
 
 /**
