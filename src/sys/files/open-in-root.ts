@@ -11,6 +11,14 @@ const RESOLVE_IN_ROOT = 0x10;
 const AT_FDCWD = -100;
 const O_CLOEXEC = 0o2000000;
 const OPEN_HOW_BYTES = 24;
+const EAGAIN = 11;
+
+/**
+ * How often a call is made that the kernel asks to make again. A path with `..` gets EAGAIN when anything on the host
+ * is mounted or renamed during the look-up (man 2 openat2). One call takes some microseconds, so even a container that
+ * renames without end lets one of these pass, and the main thread is busy for some milliseconds at the very most.
+ */
+const MOST_CALLS = 1000;
 
 /** linux/fcntl.h: a descriptor that stands for a place in the tree; what is there is not opened, whatever it is. */
 export const O_PATH = 0o10000000;
@@ -67,7 +75,11 @@ function open(directoryFd: number, path: string | Buffer, flags: number, resolve
   const always = (flags & O_PATH) === 0 ? constants.O_NONBLOCK | constants.O_NOCTTY | O_CLOEXEC : O_CLOEXEC;
   how.writeBigUInt64LE(BigInt(flags | always), 0);
   how.writeBigUInt64LE(BigInt(resolve), 16);
-  const fd = openat2(SYS_OPENAT2, directoryFd, cPath(path), how, how.length);
-  if (fd < 0) throw syscallError('openat2', libc.errno());
-  return fd;
+  const name = cPath(path);
+  for (let calls = 1; ; calls += 1) {
+    const fd = openat2(SYS_OPENAT2, directoryFd, name, how, how.length);
+    if (fd >= 0) return fd;
+    const errno = libc.errno();
+    if (errno !== EAGAIN || calls === MOST_CALLS) throw syscallError('openat2', errno);
+  }
 }
