@@ -7,7 +7,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { Authority, type Certificate } from '../test/support/certificates.js';
 import { dockerd } from '../test/support/dockerd.js';
 import { engined } from '../test/support/engined.js';
@@ -29,6 +28,7 @@ import { network } from './network.js';
 import { published } from './published.js';
 import { ensureShapedImage } from './images.js';
 import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles, pullReaders } from './pull.js';
+import { readOptions } from './options.js';
 import { pushBigImage } from './push.js';
 import { keep } from './history.js';
 import { report } from './report.js';
@@ -75,27 +75,10 @@ const MEASURES: readonly Measure[] = [
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const RESULTS = join(ROOT, 'bench/results');
 
-const { values: options } = parseArgs({
-  options: {
-    only: { type: 'string' },
-    engine: { type: 'string' },
-    rounds: { type: 'string' },
-    before: { type: 'string' },
-    // One line for each commit goes there; a chart over time is written beside it.
-    history: { type: 'string' },
-    timeline: { type: 'string' },
-    scale: { type: 'boolean' },
-    // For all daemons; with btrfs, TMPDIR has to name a directory on it.
-    'storage-driver': { type: 'string' },
-  },
-});
+const options = readOptions([...new Set(MEASURES.map(({ name }) => name))]);
 
 function chosenMeasures(): readonly Measure[] {
-  const names = options.only?.split(',');
-  const unknown = names?.find((name) => MEASURES.every((measure) => measure.name !== name));
-  if (unknown !== undefined)
-    throw new Error(`there is no measure ${unknown}; there are ${MEASURES.map(({ name }) => name).join(', ')}`);
-  return MEASURES.filter(({ name }) => names === undefined || names.includes(name));
+  return MEASURES.filter(({ name }) => options.only?.includes(name) ?? true);
 }
 
 interface ServerCertificate extends Certificate {
@@ -126,7 +109,7 @@ function contenders(
           certificate().key,
         ]
       : [];
-  const driver = options['storage-driver'];
+  const driver = options.storageDriver;
   const shared = driver === undefined ? own : [...own, '--storage-driver', driver];
   const args = (port: number): string[] =>
     transport === undefined ? [...shared] : [...shared, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
@@ -175,8 +158,8 @@ async function main(): Promise<void> {
       shapedImage: (repository) => ensureShapedImage(registry, repository),
     });
     if (options.timeline !== undefined) return await drawTimeline(options.timeline, setting(''), RESULTS);
-    if (options.scale === true) return await measureScale(image);
-    const rounds = options.rounds === undefined ? {} : { rounds: Number(options.rounds) };
+    if (options.scale) return await measureScale(image);
+    const rounds = options.rounds === undefined ? {} : { rounds: options.rounds };
     for (const measure of measures)
       results.push(...(await take(measure, contenders(measure, certificate), { ...rounds, versions, setting })));
   } finally {
