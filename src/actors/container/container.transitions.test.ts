@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, mock, test } from 'node:test';
-import { initialTransition, transition, type ExecutableActionObject, type StateValue } from 'xstate';
-import { assertTablesKnowStates, never, NoReplies, pathOf } from '../../../test/support/pure-machines.js';
+import { initialTransition, type ExecutableActionObject, type StateValue } from 'xstate';
+import { never, NoReplies, pathOf, Transitions } from '../../../test/support/pure-machines.js';
 import { isEngineError } from '../../errors/engine-error.js';
 import { initialContext, type ContainerInput } from './container.context.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
@@ -21,6 +21,7 @@ after(() => mock.timers.reset());
 /** Every member can be read from this object, but none can be called. */
 const untouched = new Proxy({} as ContainerEffects & ContainerHooks, { get: () => never });
 const machine = createContainerMachine(untouched, untouched, new NoReplies());
+const transitions = new Transitions(machine);
 
 /** Returns the name of an act, with the parameters that distinguish it from other acts of that name. */
 function told({ type, params }: ExecutableActionObject): string {
@@ -60,7 +61,7 @@ for (const [name, { state, context }] of Object.entries(CASES)) {
     const path = pathOf(state);
     const events = eventsFor(path, context);
     const rows = Object.entries(events).map(([event, sent]) => {
-      const [next, actions] = transition(machine, machine.resolveState({ value: state, context }), sent);
+      const [next, actions] = transitions.next(state, context, sent);
       return [event, row(path, next.value, actions)];
     });
     assert.deepEqual(
@@ -85,16 +86,8 @@ for (const [phase, expected] of Object.entries(BEGINNINGS)) {
 test('commands are refused when too many wait already', () => {
   const postponed = Array.from({ length: 1000 }, () => ({ type: 'container.pause', req: 4 }) as const);
   const context = { ...initialContext({ phase: 'new', record }), postponed };
-  const [next, actions] = transition(machine, machine.resolveState({ value: 'creating', context }), {
-    type: 'container.start',
-    req: 9,
-  });
+  const [next, actions] = transitions.next('creating', context, { type: 'container.start', req: 9 });
   assert.equal(row('creating', next.value, actions), '=: reject 9 unavailable');
 });
 
-test('the tables know every state in which a container can stay', () => {
-  assertTablesKnowStates(
-    machine.root,
-    Object.values(CASES).map(({ state }) => pathOf(state)),
-  );
-});
+test('every event met every state in which a container can stay', () => transitions.assertComplete());

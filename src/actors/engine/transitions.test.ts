@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { fromCallback, initialTransition, transition } from 'xstate';
-import { assertTablesKnowStates, never } from '../../../test/support/pure-machines.js';
+import { fromCallback, initialTransition } from 'xstate';
+import { never, Transitions } from '../../../test/support/pure-machines.js';
 import { internal } from '../../errors/engine-error.js';
 import { createEngineMachine, type EngineEvent } from './engine.machine.js';
 
@@ -21,6 +21,7 @@ const machine = createEngineMachine(
   },
   { containers: fromCallback(never) },
 );
+const transitions = new Transitions(machine);
 
 const EFFECTS = ['booting', 'recovering', 'opening', 'draining', 'failing'];
 const STATES = [...EFFECTS, 'serving'];
@@ -69,8 +70,7 @@ for (const stopAsked of [false, true]) {
   for (const state of STATES) {
     for (const [event, sent] of Object.entries(EVENTS)) {
       test(`${state}${stopAsked ? ' when a stop was asked for' : ''}, ${event}`, () => {
-        const snapshot = machine.resolveState({ value: state, context: { stopAsked } });
-        const [next, actions] = transition(machine, snapshot, sent);
+        const [next, actions] = transitions.next(state, { stopAsked }, sent);
         const row = `${state}, ${event}`;
         assert.deepEqual(
           [next.value, ...actions.map(({ type }) => type)],
@@ -82,9 +82,7 @@ for (const stopAsked of [false, true]) {
   }
 }
 
-test('the table knows every state in which the daemon can stay', () => {
-  assertTablesKnowStates(machine.root, STATES);
-});
+test('every event met every state in which the daemon can stay', () => transitions.assertComplete());
 
 test('a daemon begins with its collections and by booting', () => {
   const [first, actions] = initialTransition(machine);

@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { initialTransition, transition } from 'xstate';
+import { initialTransition } from 'xstate';
 import { EngineError, internal } from '../../errors/engine-error.js';
-import { assertTablesKnowStates, never, NoReplies } from '../../../test/support/pure-machines.js';
+import { never, NoReplies, Transitions } from '../../../test/support/pure-machines.js';
 import { created, size } from './exec-fixture.js';
 import { createExecMachine, newExec, type ExecContext } from './exec.machine.js';
 import type { ExecEvent } from './exec.messages.js';
@@ -17,6 +17,8 @@ const machine = createExecMachine(
   { publish: never, emit: never },
   new NoReplies(),
 );
+
+const transitions = new Transitions(machine);
 
 const running: ExecRecord = { ...created, running: true, pid: 7 };
 const ended: ExecRecord = { ...created, exitCode: 3, pid: 7 };
@@ -112,7 +114,7 @@ for (const [state, known] of Object.entries(CONTEXTS)) {
   for (const [name, event] of Object.entries(EVENTS)) {
     test(`${state}, ${name}`, () => {
       const context: ExecContext = { ...newExec(created), ...known };
-      const [next, actions] = transition(machine, machine.resolveState({ value: state, context }), event);
+      const [next, actions] = transitions.next(state, context, event);
       const [value, changed, ...types] = TABLE[`${state}, ${name}`] ?? anywhere(state)[name] ?? [state, {}];
       assert.deepEqual([next.value, ...actions.map(({ type }) => type)], [value, ...types]);
       assert.deepEqual(next.context, { ...context, ...changed });
@@ -120,14 +122,11 @@ for (const [state, known] of Object.entries(CONTEXTS)) {
   }
 }
 
-test('the table knows every state in which an exec can stay', () => {
-  assertTablesKnowStates(machine.root, Object.keys(CONTEXTS));
-});
+test('every event met every state in which an exec can stay', () => transitions.assertComplete());
 
 const UNSEEN = { ...newExec(created), start, exitCode: 5 };
 test('an exit that beats the reply of the start ends the run as soon as it began', () => {
-  const snapshot = machine.resolveState({ value: 'starting', context: UNSEEN });
-  const [next, actions] = transition(machine, snapshot, EVENTS['start done'] ?? assert.fail());
+  const [next, actions] = transitions.next('starting', UNSEEN, EVENTS['start done'] ?? assert.fail());
   assert.deepEqual([next.value, next.context.record], ['draining', { ...running, running: false, exitCode: 5 }]);
   assert.deepEqual(
     actions.map(({ type }) => type),

@@ -1,10 +1,10 @@
 /** Every event in every state of a managed plugin: the next state and the names of the actions; nothing is executed. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AnyEventObject, initialTransition, transition } from 'xstate';
+import { type AnyEventObject, initialTransition } from 'xstate';
 import { conflict, internal } from '../../errors/engine-error.js';
 import type { PluginRecord } from '../../ports/managed-plugin.js';
-import { assertTablesKnowStates, never, NoReplies } from '../../../test/support/pure-machines.js';
+import { never, NoReplies, Transitions } from '../../../test/support/pure-machines.js';
 import { createPluginMachine, type PluginContext, waitMs } from './plugin.machine.js';
 import type { PluginCommand } from './plugin.messages.js';
 
@@ -13,6 +13,7 @@ let refused = false;
 const effects = { start: never, restore: never, stop: never, save: never, change: never };
 const hooks = { publish: never, refusal: () => (refused ? conflict('no') : undefined), failed: never };
 const machine = createPluginMachine(effects, hooks, new NoReplies());
+const transitions = new Transitions(machine);
 
 const record = { name: 'p', enabled: true } as PluginRecord;
 const context: PluginContext = {
@@ -49,11 +50,7 @@ function eventOf(word: string, state: string): AnyEventObject {
  * that is carried out, one that waits, failures in a row, an exit that was heard.
  */
 function outcome(state: string, word: string, changes: Partial<PluginContext>): string {
-  const [next, actions] = transition(
-    machine,
-    machine.resolveState({ value: state, context: { ...context, ...changes } }),
-    eventOf(word, state) as never,
-  );
+  const [next, actions] = transitions.next(state, { ...context, ...changes }, eventOf(word, state) as never);
   const { record: now, job, postponed, failures, hasExited } = next.context;
   const facts = [
     ...(now.enabled ? [] : ['off']),
@@ -131,7 +128,7 @@ test('every event in every state', () => {
   for (const [state, row] of Object.entries(TABLE))
     for (const [word, expected] of Object.entries(row))
       assert.equal(outcome(state, word, {}), expected, `${state} ${word}`);
-  assertTablesKnowStates(machine.root, Object.keys(TABLE));
+  transitions.assertComplete();
 });
 
 test('what is refused changes nothing', () => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createActor, initialTransition, transition } from 'xstate';
+import { createActor, initialTransition } from 'xstate';
 import { cancelled, internal, isEngineError } from '../../errors/engine-error.js';
 import { parseReference } from '../../images/reference.js';
-import { assertTablesKnowStates, never } from '../../../test/support/pure-machines.js';
+import { never, Transitions } from '../../../test/support/pure-machines.js';
 import { createPullMachine, type PullContext } from './pull.machine.js';
 import type { LocatedImage, PullEvent, PullInput, PullOutcome } from './pull.messages.js';
 
@@ -11,6 +11,7 @@ const located = { image: {}, hosts: [] } as unknown as LocatedImage;
 const input: PullInput = { id: 'p', reference: parseReference('a'), platform: undefined, credentials: undefined };
 
 const pure = createPullMachine({ resolve: never, fetch: never, register: never }, { resolved: never, cancel: never });
+const transitions = new Transitions(pure);
 
 const PHASES = { resolve: 'resolving', fetch: 'fetching', register: 'registering' } as const;
 const ended = (how: 'done' | 'error', effect: keyof typeof PHASES, value: object): PullEvent =>
@@ -45,7 +46,7 @@ for (const state of Object.values(PHASES)) {
         located: state === 'resolving' ? undefined : located,
         error: undefined,
       };
-      const [next, actions] = transition(pure, pure.resolveState({ value: state, context }), event);
+      const [next, actions] = transitions.next(state, context, event);
       const types = actions.map(({ type }) => type);
       assert.deepEqual([next.value, ...types], TABLE[`${state}, ${name}`] ?? [state]);
       if (next.value === 'failed') assert.equal(isEngineError(next.context.error, 'cancelled'), name === 'cancel');
@@ -53,9 +54,7 @@ for (const state of Object.values(PHASES)) {
   }
 }
 
-test('the table knows every state in which a pull can stay', () => {
-  assertTablesKnowStates(pure.root, Object.values(PHASES));
-});
+test('every event met every state in which a pull can stay', () => transitions.assertComplete());
 
 test('a pull begins by resolving', () => {
   const [first, actions] = initialTransition(pure, input);
