@@ -3,6 +3,7 @@
  * engines; here it has the expectations that hold on every host.
  */
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, rmdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -121,7 +122,7 @@ test(
   'a relative cgroup parent is below the group that the daemon has in each controller',
   { skip: !isV1 && 'control groups of version 1' },
   async () => {
-    const parent = `engrel${process.pid}`;
+    const parent = `engrel${randomBytes(4).toString('hex')}`;
     /** Path by the controllers of a hierarchy. */
     const groupsOf = (pid: number): Map<string, string> =>
       new Map(

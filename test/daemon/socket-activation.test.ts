@@ -1,6 +1,7 @@
 /** Sockets from a service manager, and what the daemon tells it. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -259,7 +260,7 @@ async function openPort(): Promise<number> {
 }
 
 test('the service manager is told of start, reload, watchdog and stop, over a path or an abstract name', async () => {
-  for (const address of [join(dir, 'notify.sock'), `@engined-test-${process.pid}`]) {
+  for (const address of [join(dir, 'notify.sock'), `@engined-test-${randomBytes(4).toString('hex')}`]) {
     const messages = receiveNotifications(address);
     const home = await mkdtemp(join(dir, 'notified-'));
     const config = join(home, 'notified.json');

@@ -1,6 +1,7 @@
 /** The states of the process before it runs: the real binary, its messages and exit codes. */
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -116,7 +117,7 @@ for (const [what, content, args, rest] of [
   });
 }
 
-const REFUSED_PARENT = `/engine-refused-${process.pid}/below`;
+const REFUSED_PARENT = `/engine-refused-${randomBytes(4).toString('hex')}/below`;
 
 for (const [what, args, message] of [
   // The machine of the tests has no systemd, like the containers in which this is met most.

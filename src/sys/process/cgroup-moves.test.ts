@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
@@ -45,7 +46,7 @@ test('a process stays where it is, and where somebody moves it meanwhile', async
   assert.notDeepEqual(lists, []);
   const moves = new CgroupMoves();
   for (const own of lists) {
-    const elsewhere = join(dirname(own), `engine-moves-${process.pid}`);
+    const elsewhere = join(dirname(own), `engine-moves-${randomBytes(4).toString('hex')}`);
     mkdirSync(elsewhere);
     t.after(() => {
       writeFileSync(own, String(process.pid));
