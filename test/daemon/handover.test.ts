@@ -80,8 +80,10 @@ function assertNoneMissed(what: string, { made, failures, longestMs }: Misses): 
 
 test('requests, ports, containers and their output go on over upgrades', async () => {
   const web = 'mkdir /www; echo served > /www/index.html; exec httpd -f -p 80 -h /www';
-  const ports: number[] = [];
-  while (ports.length < PORTS) ports.push(await freePort());
+  // A free port may come again, as nobody has taken it yet.
+  const free = new Set<number>();
+  while (free.size < PORTS) free.add(await freePort());
+  const ports = [...free];
   const published = ports.flatMap((port) => ['-p', `127.0.0.1:${port}:80`]);
   await engineOk(engine, ['run', '-d', '--name', 'web', ...published, image, 'sh', '-c', web]);
   const count = 'i=0; while [ ! -e /stop ]; do echo line $i; i=$((i+1)); sleep 0.02; done; echo end';

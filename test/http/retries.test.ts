@@ -182,9 +182,11 @@ test(`${LIVES} lives, a fifth of whose requests are lost and sent again, are ${L
   };
   let next = 0;
   let lived = 0;
+  const ids = new Set<string>();
   const life = async (number: number): Promise<void> => {
     const body = { Image: image, Cmd: ['sleep', '1000'], HostConfig: { NetworkMode: 'none' }, Labels: { life: '1' } };
     const id = idOf(await send('/containers/create', `life-${number}-create`, body));
+    ids.add(id);
     await send(`/containers/${id}/start`, `life-${number}-start`);
     await send(`/containers/${id}/kill`, `life-${number}-kill`);
     await callJson(socketPath, 'POST', `/containers/${id}/wait`);
@@ -212,8 +214,9 @@ test(`${LIVES} lives, a fifth of whose requests are lost and sent again, are ${L
   const seen = new Map<string, number>();
   for await (const { Action } of jsonLines<{ Action: string }>(events.message))
     seen.set(Action, (seen.get(Action) ?? 0) + 1);
-  t.diagnostic(`${proxy.repeated()} requests were repeated: ${JSON.stringify([...seen])}`);
+  t.diagnostic(`${ids.size} containers, ${proxy.repeated()} requests were repeated: ${JSON.stringify([...seen])}`);
   assert.ok(proxy.repeated() >= LIVES / 4, 'too few requests were lost');
+  assert.equal(ids.size, LIVES, 'one container answered for two');
   // Nobody knows the ID of a container that was made twice, so nobody has removed it.
   assert.equal(await count(), 0);
   // The daemon that was killed may have had events that were not written yet.
