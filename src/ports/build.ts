@@ -37,6 +37,8 @@ export interface BuildRequest {
   /** The configuration of the image gets the cache of its own steps. */
   readonly inlineCache: boolean;
   readonly cacheTo: readonly CacheExport[];
+  /** Has a program list what is in the results. */
+  readonly scan?: ScanOrder;
   readonly outputs: readonly BuildOutput[];
   /** Asked when a step that is not cached needs the secret. undefined: there is none with this name. */
   readonly secret: (id: string) => Promise<Buffer | undefined>;
@@ -45,6 +47,14 @@ export interface BuildRequest {
   /** Returns what the client gives for a registry, such as `docker.io`. */
   readonly credentials: (registryHost: string) => Promise<BuildCredentials | undefined>;
   readonly observer: BuildObserver;
+}
+
+/** A program that looks into the files of a result, by BuildKit's protocol for scanners. */
+export interface ScanOrder {
+  /** The image with the program, such as `docker.io/docker/buildkit-syft-scanner:stable-1`. */
+  readonly generator: string;
+  /** The program gets each as a variable whose name begins with `BUILDKIT_SCAN_`. */
+  readonly parameters: ReadonlyMap<string, string>;
 }
 
 /** Settings of all RUN steps. */
@@ -186,20 +196,40 @@ export type BuildOutput =
   | { readonly kind: 'result'; readonly take: (results: readonly PlatformResult[]) => Promise<void> };
 
 /** The files of a result, at a directory that is mounted read-only as long as `take` runs. */
-export interface ResultFiles extends Pick<PlatformResult, 'platform' | 'recipe'> {
+export interface ResultFiles extends AttestedResult {
   readonly directory: string;
 }
 
-/** The result for one platform. */
-export interface PlatformResult {
+/** All that is told of a result besides its files. */
+export interface AttestedResult {
   readonly platform: string;
+  /** Those of the scan that was ordered, the one about the result itself first. */
+  readonly scanned: readonly ScannedStatement[];
+  /** Tells how it was made. */
+  recipe(): BuildRecipe;
+}
+
+/** A statement of the program that was to look into a result. */
+export interface ScannedStatement {
+  /** The name that the program has given its file, such as `sbom.spdx.json`. */
+  readonly name: string;
+  readonly predicateType: string;
+  readonly predicate: JsonFile;
+}
+
+/** A file that has one value in JSON, and is there until the build ends. */
+export interface JsonFile {
+  readonly path: string;
+  readonly sizeBytes: number;
+}
+
+/** The result for one platform. */
+export interface PlatformResult extends AttestedResult {
   readonly config: ImageConfigDocument;
   /** undefined: there are no files. */
   readonly topLayer: Digest | undefined;
   /** So many of the layers, from the lowest, are those of the image that the build began with. */
   readonly baseLayers: number;
-  /** Tells how it was made. */
-  recipe(): BuildRecipe;
 }
 
 /** How a result was made. */

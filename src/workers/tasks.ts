@@ -30,6 +30,7 @@ export const tasks = {
   'parse-json': async () => (await import('../text/parse-json.js')).parseScannedJson,
   'path-stat': async () => (await import('../storage/tasks/path-stat.js')).pathStat,
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
+  'read-statements': async () => (await import('../build/outputs/read-statements.js')).readStatements,
   'read-stats': async () => (await import('../stats/reader.js')).readStats,
   'relabel-tree': async () => (await import('../storage/tasks/relabel-tree.js')).relabelTree,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,

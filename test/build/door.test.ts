@@ -102,7 +102,12 @@ async function askForAll({ secret, sshAgent, credentials, outputs }: BuildReques
   await agent.close();
   await assert.rejects(sshAgent('absent'), /unset ssh forward key absent/);
   const result = join(directory, 'result');
-  const files = { platform: 'linux/amd64', directory: result, recipe: () => assert.fail('nobody asks for it') };
+  const files = {
+    platform: 'linux/amd64',
+    directory: result,
+    scanned: [],
+    recipe: () => assert.fail('nobody asks for it'),
+  };
   for (const output of outputs) if (output.kind === 'files') await output.take([files], result);
 }
 

@@ -213,8 +213,6 @@ describe('docker build', { skip }, () => {
     assert.notEqual((await buildx.ok(['images', '-q', 'plain'])).stdout, '');
     const cache = await buildx.run(['build', '--cache-to', 'type=azblob,name=cache,account_url=x', '.'], { in: 'a' });
     assert.match(cache.stderr, /unknown cache exporter: "azblob"/);
-    const attested = await buildx.run(['build', '--sbom=true', '.'], { in: 'a' });
-    assert.match(attested.stderr, /attestations of the type sbom are not supported .* --driver docker-container/);
   });
 
   test('warns of what its checks find, and fails when they are errors', async () => {

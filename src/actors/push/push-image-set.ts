@@ -17,7 +17,7 @@ export interface ImageSetPush {
   readonly layers: readonly LayerToPush[];
   readonly files: readonly BlobFile[];
   /** Makes the documents, when the blobs of the layers are known: they are in the order of `layers`. */
-  readonly documents: (blobs: readonly PushedBlob[]) => ImageSet;
+  readonly documents: (blobs: readonly PushedBlob[]) => Promise<ImageSet>;
 }
 
 /** Resolves with what has been pushed. @throws EngineError as a push does. */
@@ -31,7 +31,7 @@ export async function pushImageSet(
   const target = { access, domain, path };
   const blobs = await work.uploadAll(layers, target, signal, () => undefined);
   await work.uploadFiles(files, target, signal, () => undefined);
-  const set = documents(blobs);
+  const set = await documents(blobs);
   for (const { descriptor, bytes } of blobDocuments(set)) await pushConfig(target, descriptor.digest, bytes, signal);
   const manifests = manifestDocuments(set);
   for (const [at, { descriptor, bytes }] of manifests.entries()) {

@@ -131,6 +131,14 @@ export class StageScope {
     this.#declared = new Set(this.args.map(({ key }) => key));
   }
 
+  /** Returns the value that an argument has in the stage, or else before the first one. */
+  argument(name: string): string | undefined {
+    return (
+      this.args.findLast(({ key, value }) => key === name && value !== undefined)?.value ??
+      this.globals.values.get(name)
+    );
+  }
+
   /**
    * Replaces the variables of the next instruction, and takes over what it says about variables itself. The ARGs of the
    * result have the values that count.

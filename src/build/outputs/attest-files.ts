@@ -11,9 +11,10 @@ import { goJson } from '../../text/go-json.js';
 export interface AttestFilesInput {
   /** A directory that nobody changes meanwhile. */
   readonly root: string;
-  /** The JSON of the statement before its list of files, and after it. */
+  /** The JSON of the statement before its list of files. */
   readonly head: string;
-  readonly tail: string;
+  /** Follows the list: texts, and files that have a part of it. */
+  readonly tail: readonly (string | { readonly path: string })[];
   /** The file that is made. */
   readonly path: string;
 }
@@ -37,7 +38,11 @@ export function attestFiles({ root, head, tail, path }: AttestFilesInput): void 
       writeAll(target, text);
       text = '';
     }
-    writeAll(target, `${text}${isFirst ? '' : '\n  '}${tail}`);
+    writeAll(target, `${text}${isFirst ? '' : '\n  '}`);
+    for (const part of tail) {
+      if (typeof part === 'string') writeAll(target, part);
+      else copyFile(part.path, target, piece);
+    }
   } finally {
     closeSync(target);
   }
@@ -55,7 +60,17 @@ function digestOf(at: string, piece: Buffer): string {
   return hash.digest('hex');
 }
 
-function writeAll(fd: number, text: string): void {
-  const bytes = Buffer.from(text);
+function copyFile(from: string, target: number, piece: Buffer): void {
+  const fd = openSync(from, READ);
+  try {
+    for (let length = readSync(fd, piece); length > 0; length = readSync(fd, piece))
+      writeAll(target, piece.subarray(0, length));
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function writeAll(fd: number, content: string | Buffer): void {
+  const bytes = typeof content === 'string' ? Buffer.from(content) : content;
   for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at);
 }

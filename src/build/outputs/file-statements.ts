@@ -3,9 +3,9 @@ import { createReadStream } from 'node:fs';
 import { chmod, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { encodeHeader } from '../../storage/tar/header-writer.js';
-import { goJson } from '../../text/go-json.js';
+import { invalid } from '../../errors/engine-error.js';
 import type { WorkerPool } from '../../workers/pool.js';
-import { type Attestation, STATEMENT_TYPE } from './attestation.js';
+import { type Attestation, statementParts } from './attestation.js';
 
 export interface StatementDeps {
   readonly pool: WorkerPool;
@@ -35,16 +35,20 @@ export class FileStatements {
     { root, attestations, nameOf }: StatementOrder,
     signal: AbortSignal,
   ): Promise<FileStatements> {
+    const names = new Set<string>();
     const statements = new FileStatements(await mkdtemp(join(tmpDir, 'build-statements-')));
     try {
       // Clients that get it as a directory give its mode to theirs.
       await chmod(statements.directory, (await stat(root)).mode & 0o7777);
       for (const attestation of attestations) {
-        const { predicateType, predicate } = attestation;
-        const text = goJson({ _type: STATEMENT_TYPE, predicateType, subject: [], predicate });
+        const name = nameOf(attestation);
+        if (names.has(name)) throw invalid(`duplicate attestation path name ${name}`);
+        names.add(name);
+        const [text, ...rest] = statementParts(attestation, []);
         const at = text.indexOf(NO_SUBJECTS) + NO_SUBJECTS.length - 1;
-        const path = join(statements.directory, nameOf(attestation));
-        await pool.run('attest-files', { root, head: text.slice(0, at), tail: text.slice(at), path }, { signal });
+        const tail = [text.slice(at), ...rest];
+        const path = join(statements.directory, name);
+        await pool.run('attest-files', { root, head: text.slice(0, at), tail, path }, { signal });
       }
       return statements;
     } catch (error) {

@@ -64,7 +64,7 @@ export class ImageExport {
           results.map(async (result) => ({ result, layers: await layersOf(result, blobs, options, signal) })),
         ),
       );
-      const set = imageSet(parts, options);
+      const set = await imageSet(parts, options);
       for (const name of exportedParts(set)) await steps(name, () => Promise.resolve());
       return new ImageExport(options, blobs, set);
     } catch (error) {

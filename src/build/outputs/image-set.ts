@@ -1,6 +1,6 @@
 /** The documents of an image that leaves this engine: a manifest for each platform, what is attested, an index. */
 import { invalid } from '../../errors/engine-error.js';
-import type { PlatformResult } from '../../ports/build.js';
+import type { AttestedResult, PlatformResult } from '../../ports/build.js';
 import type { Digest } from '../../ports/storage.js';
 import { goJson } from '../../text/go-json.js';
 import type { ImageAnnotations } from './annotations.js';
@@ -37,7 +37,7 @@ export interface SetOptions {
   /** RFC 3339, in seconds. */
   readonly created: string;
   /** Says of the image of a platform how it was made. With it there is an index also for one platform. */
-  readonly attest?: (result: Pick<PlatformResult, 'platform' | 'recipe'>) => readonly Attestation[];
+  readonly attest?: (result: AttestedResult) => readonly Attestation[];
 }
 
 /** The image of one platform, with what is attested of it. */
@@ -58,9 +58,10 @@ export interface ImageSet {
 }
 
 /** @throws EngineError invalid for what the format does not have. */
-export function imageSet(parts: readonly PlatformParts[], options: SetOptions): ImageSet {
+export async function imageSet(parts: readonly PlatformParts[], options: SetOptions): Promise<ImageSet> {
   const { annotations, created, format, attest } = options;
-  const platforms = parts.map((part) => platformDocuments(part, options));
+  const platforms: PlatformDocuments[] = [];
+  for (const part of parts) platforms.push(await platformDocuments(part, options));
   const [only] = platforms;
   if (only === undefined) throw invalid('the build has no result');
   const own = { 'org.opencontainers.image.created': created };
@@ -79,7 +80,7 @@ export function imageSet(parts: readonly PlatformParts[], options: SetOptions): 
   return { platforms, index, descriptor };
 }
 
-function platformDocuments({ result, layers }: PlatformParts, options: SetOptions): PlatformDocuments {
+async function platformDocuments({ result, layers }: PlatformParts, options: SetOptions): Promise<PlatformDocuments> {
   const { format, annotations, attest } = options;
   const { config: document } = result;
   const rootfs = { ...document.rootfs, diff_ids: layers.map(({ diffId }) => diffId) };
@@ -98,7 +99,9 @@ function platformDocuments({ result, layers }: PlatformParts, options: SetOption
     annotations.at('manifest', name),
   );
   const shown = described(descriptor, annotations.at('manifest-descriptor', name), platform);
-  const attestation = attest && attestationDocuments(attest(result), descriptor.digest);
+  const attestations = attest?.(result) ?? [];
+  const attestation =
+    attestations.length === 0 ? undefined : await attestationDocuments(attestations, descriptor.digest);
   return {
     layers: descriptors,
     config,

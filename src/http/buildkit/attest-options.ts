@@ -1,11 +1,18 @@
 /** Reads which attestations a client wants of an image. */
 import type { ProvenanceMode, ProvenanceOptions, ProvenanceVersion } from '../../build/outputs/provenance.js';
 import { parseBool } from '../../build/dockerfile/go-values.js';
-import { internal, notImplemented } from '../../errors/engine-error.js';
+import { internal } from '../../errors/engine-error.js';
+import type { ScanOrder } from '../../ports/build.js';
 import { readCsv } from './frontend-attrs.js';
 
 const PREFIX = 'attest:';
+const PROVENANCE = 'provenance';
+const SBOM = 'sbom';
+/** The program that BuildKit runs when the client names none. */
+const GENERATOR = 'docker/buildkit-syft-scanner:stable-1';
 const MAX_SHOWN_CHARS = 100;
+/** It becomes the end of the name of a variable. */
+const PARAMETER = /^[A-Za-z0-9_.-]{1,100}$/;
 const MODES: ReadonlyMap<string, ProvenanceMode> = new Map([
   ['min', 'min'],
   ['max', 'max'],
@@ -26,20 +33,30 @@ export function provenanceOptions(attrs: ReadonlyMap<string, string>): Provenanc
   for (const [key, value] of attrs) {
     if (!key.startsWith(PREFIX)) continue;
     const type = key.slice(PREFIX.length);
+    if (type === SBOM) continue;
+    if (type !== PROVENANCE)
+      throw internal(`unknown attestation type ${JSON.stringify(type.slice(0, MAX_SHOWN_CHARS))}`);
     const fields = fieldsOf(type, value);
     if (isSet(fields, 'disabled') || isSet(fields, 'inline-only')) continue;
-    if (type !== 'provenance') throw unsupported(type);
     found = optionsOf(fields);
   }
   return found;
 }
 
-/** Says what the client says itself, for all attestations, of an engine that has no index of an image. */
-function unsupported(type: string): Error {
-  return notImplemented(
-    `attestations of the type ${type.slice(0, MAX_SHOWN_CHARS)} are not supported for the docker driver: switch to a ` +
-      'different driver (docker buildx create --driver docker-container), and try again',
-  );
+/** Returns which program is to look into the result; undefined: none is. @throws EngineError for what names none. */
+export function scanOrder(attrs: ReadonlyMap<string, string>): ScanOrder | undefined {
+  const value = attrs.get(PREFIX + SBOM);
+  if (value === undefined) return undefined;
+  const fields = new Map(pairsOf(SBOM, value));
+  if (isSet(fields, 'disabled')) return undefined;
+  const generator = fields.get('generator') ?? GENERATOR;
+  if (generator === '') throw internal('sbom generator cannot be empty');
+  const parameters = new Map(fields);
+  for (const own of ['generator', 'disabled']) parameters.delete(own);
+  for (const name of parameters.keys())
+    if (!PARAMETER.test(name))
+      throw internal(`invalid parameter ${JSON.stringify(name.slice(0, MAX_SHOWN_CHARS))} of sbom`);
+  return { generator, parameters };
 }
 
 function optionsOf(fields: ReadonlyMap<string, string>): ProvenanceOptions {
@@ -51,13 +68,15 @@ function optionsOf(fields: ReadonlyMap<string, string>): ProvenanceOptions {
 }
 
 function fieldsOf(type: string, value: string): Map<string, string> {
-  return new Map(
-    readCsv(value).map((field) => {
-      const mark = field.indexOf('=');
-      if (mark < 1) throw internal(`invalid value ${JSON.stringify(field)} of the attestation ${type}`);
-      return [field.slice(0, mark).toLowerCase(), field.slice(mark + 1)];
-    }),
-  );
+  return new Map(pairsOf(type, value).map(([name, text]) => [name.toLowerCase(), text]));
+}
+
+function pairsOf(type: string, value: string): [name: string, value: string][] {
+  return readCsv(value).map((field) => {
+    const mark = field.indexOf('=');
+    if (mark < 1) throw internal(`invalid value ${JSON.stringify(field)} of the attestation ${type}`);
+    return [field.slice(0, mark), field.slice(mark + 1)];
+  });
 }
 
 function isSet(fields: ReadonlyMap<string, string>, name: string): boolean {

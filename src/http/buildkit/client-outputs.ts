@@ -1,4 +1,5 @@
 /** Sends what a build has made to its client: files, one archive of them, or an image in an archive. */
+import { parse } from 'node:path';
 import type { ExportOptions, ExportSteps, ImageExport } from '../../build/outputs/image-export.js';
 import type { FileStatements, StatementOrder } from '../../build/outputs/file-statements.js';
 import type { PlatformResult, ResultFiles } from '../../ports/build.js';
@@ -61,8 +62,10 @@ async function stated(
   { state }: Pick<SendParts, 'state'>,
 ): Promise<FileStatements | undefined> {
   if (attest === undefined) return undefined;
-  // Provenance is the only kind that there is.
-  const nameOf = (): string => `${statementPrefix(attrs)}provenance${suffix}.json`;
+  const nameOf = ({ fileName }: { readonly fileName: string }): string => {
+    const { name, ext } = parse(fileName);
+    return `${statementPrefix(attrs)}${name}${suffix}${ext}`;
+  };
   return state({ root: files.directory, attestations: attest(files), nameOf }, signal);
 }
 

@@ -23,7 +23,7 @@ import type { ContextCache } from './context-cache.js';
 import { cacheExports, type CacheExportParts } from './cache-exports.js';
 import { cacheSources, wantsInlineCache } from './cache-options.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
-import { provenanceOptions } from './attest-options.js';
+import { provenanceOptions, scanOrder } from './attest-options.js';
 import type { BuildOrigin } from './image-attestations.js';
 import { imageLookUp } from './image-look-up.js';
 import { imageNames, outputsOf, requireTaken, type ExporterParts } from './exporters.js';
@@ -71,6 +71,7 @@ export class EngineSolver implements Solver {
     requireFrontend(order);
     requireEntitlements(job.request.entitlements, this.#parts.grantable);
     provenanceOptions(order.attrs);
+    scanOrder(order.attrs);
     const build = orderedBuild(this.#parts, job, order);
     const context = await openMainContext(build, this.#parts);
     try {
@@ -132,6 +133,7 @@ export class EngineSolver implements Solver {
   async #request(build: OrderedBuild, origin: BuildOrigin): Promise<BuildRequest> {
     const { dockerfile } = origin;
     const { attrs, job } = build;
+    const scan = scanOrder(build.order.attrs);
     return {
       id: `${job.ref}/${randomUUID()}`,
       dockerfile: { name: dockerfile.name, text: dockerfile.text, vertex: dockerfile.vertex },
@@ -162,6 +164,7 @@ export class EngineSolver implements Solver {
       cacheFrom: cacheSources(build),
       inlineCache: wantsInlineCache(build),
       cacheTo: cacheExports(build, this.#parts),
+      ...(scan && { scan }),
       outputs: outputsOf(build, origin, this.#parts),
       secret: build.secret,
       sshAgent: build.sshAgent,

@@ -1,16 +1,18 @@
 /** Attests of the images of a build how they were made. */
+import type { Attestation } from '../../build/outputs/attestation.js';
 import type { SetOptions } from '../../build/outputs/image-set.js';
 import { provenance } from '../../build/outputs/provenance.js';
 import { packageUrl } from '../../images/package-url.js';
 import { parseReference } from '../../images/reference.js';
 import type { BuildMaterial } from '../../ports/build.js';
 import { formatPlatform, hostPlatform } from '../../registry/platform.js';
-import { provenanceOptions } from './attest-options.js';
+import { provenanceOptions, scanOrder } from './attest-options.js';
 import type { LoadedDockerfile } from './dockerfile-source.js';
 import type { OrderedBuild } from './ordered-build.js';
 
 /** A statement about an image without a name is about this one. */
 const UNNAMED = '_';
+const PROVENANCE_FILE = 'provenance.json';
 
 export interface BuildOrigin {
   readonly dockerfile: LoadedDockerfile;
@@ -29,7 +31,7 @@ export function attesting(
   names: readonly string[],
 ): Pick<SetOptions, 'attest'> {
   const options = provenanceOptions(order.attrs);
-  if (options === undefined) return {};
+  if (options === undefined && scanOrder(order.attrs) === undefined) return {};
   const facts = {
     frontendAttrs: job.request.frontendAttrs,
     platform: formatPlatform({ ...hostPlatform(), variant: '' }),
@@ -41,7 +43,17 @@ export function attesting(
     attest: (result) => {
       const urls = names.map((name) => packageUrl(parseReference(name), result.platform));
       const subjects = urls.length === 0 ? [UNNAMED] : urls;
-      return [{ ...provenance({ ...facts, recipe: result.recipe() }, options), subjects }];
+      // It is about this image, whatever its program says that it is about.
+      const scanned = result.scanned.map(({ name: fileName, predicateType, predicate }): Attestation => ({
+        predicateType,
+        predicate: { kind: 'file', ...predicate },
+        subjects,
+        fileName,
+      }));
+      if (options === undefined) return scanned;
+      const { predicateType, predicate } = provenance({ ...facts, recipe: result.recipe() }, options);
+      const made = { predicateType, predicate: { kind: 'value', value: predicate }, subjects } as const;
+      return [...scanned, { ...made, fileName: PROVENANCE_FILE }];
     },
   };
 }

@@ -105,7 +105,7 @@ function fromStore(results: readonly PlatformResult[], options: Options): Prepar
   });
   for (const layer of chains.flat()) layers.set(layer.chainId, layer);
   const wanted = [...layers.values()];
-  const documents = (blobs: readonly PushedBlob[]): ImageSet => {
+  const documents = (blobs: readonly PushedBlob[]): Promise<ImageSet> => {
     const hasZstd = blobs.some(({ mediaType }) => mediaType.endsWith('zstd'));
     const format = hasZstd ? 'oci' : options.format;
     const byChain = new Map(
@@ -134,13 +134,18 @@ async function inFiles(
     const platforms = await Promise.all(
       results.map(async (result) => ({ result, layers: await layersOf(result, blobs, options, signal) })),
     );
-    const set = imageSet(platforms, options);
+    const set = await imageSet(platforms, options);
     const files = new Map<string, BlobFile>();
     for (const { descriptor } of platforms.flatMap(({ layers }) => layers)) {
       const { digest, size, mediaType } = descriptor;
       files.set(digest, { digest, sizeBytes: size, mediaType, path: blobs.path(digest) });
     }
-    return { layers: [], files: [...files.values()], documents: () => set, close: () => blobs.close() };
+    return {
+      layers: [],
+      files: [...files.values()],
+      documents: () => Promise.resolve(set),
+      close: () => blobs.close(),
+    };
   } catch (error) {
     await blobs.close();
     throw error;

@@ -45,7 +45,7 @@ export interface StepRunDeps extends MountDeps, TreeDeps {
 }
 
 export interface RunStep {
-  readonly instruction: RunInstruction;
+  readonly instruction: Pick<RunInstruction, 'mounts' | 'network' | 'security' | 'devices'>;
   /** The stage before the step. */
   readonly state: Pick<StageState, 'config' | 'topLayer'>;
   /** The command line with the shell of the stage. */
@@ -61,6 +61,8 @@ export interface RunStep {
   readonly treeOf: (mount: number) => Promise<KnownTree | undefined>;
   /** Resolves when more output may come. */
   readonly output: StepOutput;
+  /** An empty directory at this path becomes the layer; absent: all that is changed does. */
+  readonly collects?: string;
 }
 
 /**
@@ -69,14 +71,16 @@ export interface RunStep {
  * that has failed, `exit code: 7` with the detail `exitCode`; cancelled.
  */
 export async function runStep(deps: StepRunDeps, step: RunStep, signal: AbortSignal): Promise<LayerInfo> {
-  const { instruction, request } = step;
+  const { instruction, request, collects } = step;
   requireEntitled(instruction, request.run);
   const id = randomBytes(32).toString('hex');
   const undo = new Undo(deps.log);
   try {
     undo.add('files of a step', () => deps.layers.removeWritable(id));
-    const { exitCode, rootfs, stubs } = await perform(deps, step, id, undo, signal);
+    const collected = collects === undefined ? undefined : await collection(deps, collects, undo);
+    const { exitCode, rootfs, stubs } = await perform(deps, step, { id, collected }, undo, signal);
     if (exitCode !== 0) throw new EngineError('internal', `exit code: ${exitCode}`, { details: { exitCode } });
+    if (collected) return await step.layers.seal(collected.id);
     if (stubs.length > 0) await deps.pool.run('build-remove-stubs', { rootfs, paths: stubs });
     return await step.layers.seal(id);
   } catch (error) {
@@ -84,6 +88,19 @@ export async function runStep(deps: StepRunDeps, step: RunStep, signal: AbortSig
   } finally {
     step.layers.removeLater(undo.run());
   }
+}
+
+/** A directory beside the files of the step, of which a layer is made. */
+interface Collection {
+  readonly id: string;
+  readonly point: MountPoint;
+}
+
+async function collection({ layers }: StepRunDeps, at: string, undo: Undo): Promise<Collection> {
+  const id = randomBytes(32).toString('hex');
+  undo.add('collected files of a step', () => layers.removeWritable(id));
+  await layers.createBrief(id, undefined, { isBare: true });
+  return { id, point: bindPoint(await layers.mount(id), at, true) };
 }
 
 interface Performed {
@@ -96,7 +113,7 @@ interface Performed {
 async function perform(
   deps: StepRunDeps,
   step: RunStep,
-  id: string,
+  { id, collected }: { readonly id: string; readonly collected: Collection | undefined },
   undo: Undo,
   signal: AbortSignal,
 ): Promise<Performed> {
@@ -115,8 +132,9 @@ async function perform(
     sandbox.open(),
   ]);
   signal.throwIfAborted();
-  const points = [...given, ...mounts.points];
-  const taken = new Set(mounts.points.map(({ Destination }) => Destination));
+  const asked = [...mounts.points, ...(collected ? [collected.point] : [])];
+  const points = [...given, ...asked];
+  const taken = new Set(asked.map(({ Destination }) => Destination));
   const { buildArgs } = request;
   const hostConfig = stepHostConfig(request.run, instruction, network, defaults);
   const [stubs, { spec }] = await allDone([
@@ -131,7 +149,7 @@ async function perform(
       rootfs,
       netnsPath: sandbox.path,
       files: { hostname: '', hosts: '', resolvConf: '' },
-      mounts: points.filter((point) => mounts.points.includes(point) || !taken.has(point.Destination)),
+      mounts: points.filter((point) => asked.includes(point) || !taken.has(point.Destination)),
       cgroupsPath: defaults.cgroupsPath(id, request.run.cgroupParent),
       userns: deps.idMaps,
       appArmorProfile: deps.specs.appArmorProfile(hostConfig),

@@ -21,7 +21,8 @@ export interface WantedBase {
   readonly written: string;
   /** undefined: one that is here may have any. */
   readonly platform: Platform | undefined;
-  readonly lines: LineRange;
+  /** undefined: no line of the Dockerfile asks for it. */
+  readonly lines: LineRange | undefined;
 }
 
 /** An image whose files need not be here yet. */
@@ -56,7 +57,7 @@ export class BaseImages {
     } catch (error) {
       if (this.signal.aborted) throw error;
       const explained = prefixed(error, `${written}: failed to resolve source metadata for ${name}: `);
-      throw blamed(explained, { vertex: vertexDigest(['metadata', key]), lines });
+      throw blamed(explained, { vertex: vertexDigest(['metadata', key]), ...(lines && { lines }) });
     }
   }
 

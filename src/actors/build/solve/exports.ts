@@ -86,5 +86,5 @@ async function exportFiles(
 }
 
 function filesOf(result: PlatformResult, directory: string): ResultFiles {
-  return { platform: result.platform, recipe: () => result.recipe(), directory };
+  return { platform: result.platform, scanned: result.scanned, recipe: () => result.recipe(), directory };
 }

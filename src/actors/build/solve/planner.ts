@@ -13,6 +13,7 @@ import { checkBuild } from './checks.js';
 import { NamedContexts } from './named-contexts.js';
 import { imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
 import type { PlanInputs } from './plan-inputs.js';
+import { planScan, type ScannableStage } from './scan.js';
 import { StagePlanner } from './stage-planner.js';
 import type { PlannedStep } from './step.js';
 import { isCounted, platformLabel, StepCounter, StepNames } from './step-names.js';
@@ -20,6 +21,8 @@ import { isCounted, platformLabel, StepCounter, StepNames } from './step-names.j
 export interface BuildPlan {
   readonly target: StagePlan;
   readonly platform: string;
+  /** The step whose files tell what is in the target; undefined: nobody asks. */
+  readonly scan: PlannedStep | undefined;
 }
 
 /** The begin of a stage, before its own instructions. */
@@ -90,7 +93,23 @@ export class Planner {
     }
     const target = this.#plans.get(graph.target);
     if (target === undefined) throw invalid('the target is not planned');
-    return { target: this.#labelled(target), platform: formatPlatform(this.platform) };
+    const platform = formatPlatform(this.platform);
+    return { target: this.#labelled(target), platform, scan: await this.#scan(platform) };
+  }
+
+  /** Returns the step that looks into the target, after all stages are planned. */
+  async #scan(platform: string): Promise<PlannedStep | undefined> {
+    const { scan } = this.#request;
+    if (scan === undefined) return undefined;
+    const stages: ScannableStage[] = [];
+    for (const [index, { scope, last }] of this.#plans) {
+      const stage = this.#graph.stages[index];
+      if (stage === undefined) continue;
+      const name = stage.stage.name || `stage-${index}`;
+      stages.push({ name, scope, last, isTarget: index === this.#graph.target, isFresh: this.#isFresh(stage) });
+    }
+    // The program runs here, whatever the platform of what it looks into.
+    return planScan(this.inputs, scan, { platform, stages, host: this.inputs.isMulti ? this.#host : undefined });
   }
 
   /** Warns about what the rules of Dockerfiles find. Call it after `plan`, once for all platforms. */

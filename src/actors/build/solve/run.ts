@@ -12,8 +12,11 @@ import type { RunWords } from './run-words.js';
 import type { Operation, OperationRecipe, StepWork } from './step.js';
 import { NO_FILES, type StepResult } from './step-result.js';
 
+/** All of an instruction that does not depend on its words. */
+type RunTerms = Pick<RunInstruction, 'mounts' | 'network' | 'security' | 'devices'>;
+
 export interface PlannedRun {
-  readonly instruction: RunInstruction;
+  readonly instruction: RunTerms;
   readonly state: StageState;
   /** With the setting of the build. */
   readonly network: StepNetwork;
@@ -24,15 +27,21 @@ export interface PlannedRun {
   readonly env: readonly string[];
   /** For each mount the place of its files among the sources of the step; `none`: of a stage without files. */
   readonly mountSources: readonly (number | 'none' | undefined)[];
+  /**
+   * An empty directory at this path gets the result, and what else the process changes is forgotten. Absent: all that
+   * it changes is the result.
+   */
+  readonly collects?: string;
 }
 
 export function runOperation(planned: PlannedRun): Operation {
-  const { instruction, state, network, words, argv, env, mountSources } = planned;
+  const { instruction, state, network, words, argv, env, mountSources, collects } = planned;
   const { mounts, security } = instruction;
   return {
     identity: [
       ['RUN', argv, words.program?.content ?? null, env],
       [state.config.WorkingDir ?? '', state.config.User ?? '', mounts, network, security],
+      ...(collects === undefined ? [] : [collects]),
     ],
     description: `mount / from exec ${argv.join(' ')}`,
     isProcess: true,
@@ -54,6 +63,7 @@ export function runOperation(planned: PlannedRun): Operation {
             env,
             request,
             layers,
+            ...(collects !== undefined && { collects }),
             treeOf: async (mount) => {
               const place = mountSources[mount];
               if (place === undefined) return undefined;

@@ -11,6 +11,7 @@ import { cachedSteps } from './cached-steps.js';
 import { StepExecutor } from './executor.js';
 import { epochOf, imageConfig } from './image-config.js';
 import { type BuildPlan, Planner } from './planner.js';
+import { scannedStatements } from './scanned.js';
 import { recipeOf } from './recipe.js';
 import { PlanInputs } from './plan-inputs.js';
 import { Schedule } from './schedule.js';
@@ -61,7 +62,10 @@ export class Solve {
     // Neither goes on after the other's failure is told.
     await Promise.allSettled(both);
     const [plans, imports] = await Promise.all(both);
-    const schedule = await inTurns(Schedule.parts(plans.map(({ target }) => target.last)), this.#signal);
+    const schedule = await inTurns(
+      Schedule.parts(plans.flatMap(({ target, scan }) => [target.last, scan])),
+      this.#signal,
+    );
     const unusedArgs = [...request.buildArgs.keys()].filter((key) => !inputs.usedArgs.has(key));
     for (const step of schedule.steps) {
       await turn();
@@ -121,13 +125,21 @@ export class Solve {
     return { platforms, imageId, unusedArgs, release: this.#held(tops) };
   }
 
-  async #resultOf({ target, platform }: BuildPlan): Promise<PlatformResult> {
+  async #resultOf({ target, platform, scan }: BuildPlan): Promise<PlatformResult> {
     const { schedule } = this.#parts();
     const topLayer = target.last && schedule.resultOf(target.last).layer;
     const made = imageConfig(target, schedule, this.deps.layers, topLayer, this.#tools.request);
     const config = await inTurns(made, this.#signal);
     const baseLayers = target.last === undefined ? 0 : this.#baseLayers(target.last);
-    return { platform, config, topLayer, baseLayers, recipe: () => recipeOf(target.last, this.#tools.materials) };
+    const scanned = scan ? await scannedStatements(this.#tools, schedule.resultOf(scan), this.#signal) : [];
+    return {
+      platform,
+      config,
+      topLayer,
+      baseLayers,
+      scanned,
+      recipe: () => recipeOf(target.last, this.#tools.materials),
+    };
   }
 
   /** Counts the layers of the image that a step stands on. */
