@@ -1,7 +1,7 @@
 /** The running daemon as a process: pidfile, locks, signals, its log, the exit code. */
 import { isEngineError, messageOf } from './errors/engine-error.js';
 import type { Roots } from './composition/roots.js';
-import { dataRootFor } from './composition/data-root.js';
+import { openDataRoot } from './composition/data-root.js';
 import { checkState, noteState } from './inventory/state-version.js';
 import { LiveConfig, type ReloadResult } from './config/live-config.js';
 import type { LoadedConfig } from './config/settings.js';
@@ -184,12 +184,12 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
   if (usernsRemap !== '' && usernsRemap !== OWN_USERS && !idMaps)
     log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
+  const roots = { dataRoot: data.path, execRoot: exec.path };
   return {
-    dataRoot: await dataRootFor(data.path, idMaps),
-    execRoot: exec.path,
+    ...roots,
+    ...(await openDataRoot(roots, idMaps, { ...config.fixed, features: config.current.features }, log)),
     supervisorRoot: data.path,
     reserve,
-    idMaps,
   };
 }
 

@@ -1,6 +1,6 @@
 /** `engined fsck`: the check of a data root that no daemon uses. */
 import { access } from 'node:fs/promises';
-import { remappedDataRoot } from './composition/data-root.js';
+import { foundDataRoot } from './composition/data-root.js';
 import { checkState } from './inventory/state-version.js';
 import { isEngineError, messageOf } from './errors/engine-error.js';
 import type { LoadedConfig } from './config/settings.js';
@@ -30,8 +30,8 @@ export async function runFsck(
     const lock = await lockDirectory('data-root', config.dataRoot);
     try {
       await checkState(lock.path);
-      const idMaps = config.usernsRemap === '' ? undefined : readIdMaps(config.usernsRemap);
-      const dataRoot = idMaps ? remappedDataRoot(lock.path, idMaps) : lock.path;
+      const maps = config.usernsRemap === '' ? undefined : readIdMaps(config.usernsRemap);
+      const { dataRoot } = foundDataRoot(lock.path, maps);
       await access(dataRoot);
       const report = await checkDataRoot({ dataRoot, pool, owners: () => readOwners(dataRoot) }, options.repair);
       for (const line of describe(report)) print(line);

@@ -4,7 +4,7 @@
  */
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
-import { remappedDataRoot } from './composition/data-root.js';
+import { foundDataRoot } from './composition/data-root.js';
 import { checkState } from './inventory/state-version.js';
 import type { LoadedConfig } from './config/settings.js';
 import { invalid, isEngineError, messageOf } from './errors/engine-error.js';
@@ -39,8 +39,8 @@ export async function runMigration(
     const lock = await lockDirectory('data-root', config.dataRoot);
     try {
       await checkState(lock.path);
-      const idMaps = config.usernsRemap === '' ? undefined : readIdMaps(config.usernsRemap);
-      const dataRoot = idMaps ? remappedDataRoot(lock.path, idMaps) : lock.path;
+      const maps = config.usernsRemap === '' ? undefined : readIdMaps(config.usernsRemap);
+      const { dataRoot, idMaps } = foundDataRoot(lock.path, maps);
       await access(dataRoot);
       const log = logTo(complain);
       const context: MigrationContext = {

@@ -87,7 +87,19 @@ export const bringBackContainers: Step = async (life) => {
   // All output that it kept for us is read, or kept by our own one.
   drivers.keeper.endEarlier();
   life.hasRecovered = true;
+  warnOfHostUsers(life.parts);
 };
+
+/** They stay what they were created as, which somebody who turns on `userns-remap` may not expect. */
+function warnOfHostUsers({ base, drivers, lives }: EngineParts): void {
+  if (!base.shownMaps) return;
+  const containers = lives.views
+    .list()
+    .filter(({ id, hostConfig }) => hostConfig.UsernsMode !== 'host' && !drivers.layers.mapsOf(id))
+    .map(({ name }) => name.slice(1));
+  if (containers.length > 0)
+    base.log.warn({ containers }, 'userns-remap: these were created without it and keep the users of the host');
+}
 
 export const clearVolumePlaces: Step = async ({ parts }) => {
   await clearPlaces(parts.lives.deps.placesRoot);

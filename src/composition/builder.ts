@@ -35,6 +35,7 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
   const configs = new ImageConfigs(images, pulls.queries);
   const builds = new Builds({
     ...stepRunDeps(base, drivers, lives, cache),
+    idMaps: base.idMaps,
     claims: new StepClaims(),
     processes: new Slots(availableParallelism()),
     cache,

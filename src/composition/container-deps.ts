@@ -20,7 +20,7 @@ export function containerDeps(
   views: ContainerViews,
   holds: ContainerHolds,
 ): ContainerDeps {
-  const { execRoot, idMaps, settings, log } = base;
+  const { execRoot, idMaps, shownMaps, settings, log } = base;
   const { records, images, layers, network, logs, tasks, stdio, specs, volumes, emit, metrics } = drivers;
   return {
     counted: (action, run) => metrics.counted(action, run),
@@ -38,6 +38,7 @@ export function containerDeps(
     volumeUsers: (name) => volumeUsers(views, name),
     emit,
     idMaps,
+    shownMaps,
     ioRoot: join(execRoot, 'io'),
     placesRoot: join(execRoot, 'places'),
     rootsRoot: join(execRoot, 'roots'),

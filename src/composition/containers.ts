@@ -153,14 +153,15 @@ function directoryDeps(
 }
 
 function drafter(
-  { live, facts, seLinux, host, settings, idMaps, dataRoot }: Base,
+  { live, facts, seLinux, host, settings, idMaps, shownMaps, dataRoot }: Base,
   { images, network, logs }: Drivers,
   views: ContainerViews,
 ): DirectoryDeps['draft'] {
   const { cgroupDriver } = settings;
   const context = {
     cgroupDriver,
-    remapsUsers: idMaps !== undefined,
+    remapsUsers: idMaps !== undefined || shownMaps !== undefined,
+    remapsFiles: idMaps !== undefined,
     givesOwnUsers: live.fixed.usernsRemap === OWN_USERS,
   };
   return (request, id, name) =>

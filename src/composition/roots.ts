@@ -13,6 +13,14 @@ export interface Roots {
   readonly supervisorRoot: string;
   /** Reserves space on the disk of the data root for writes that cannot wait. */
   readonly reserve: Reserve;
-  /** Maps the users of containers to users of this host; undefined: they are the same. */
+  /**
+   * Maps the owners of all files, of images, volumes and containers, to users of this host: they are kept like that in
+   * a data root of their own. Undefined: they are kept as images have them.
+   */
   readonly idMaps: IdMaps | undefined;
+  /**
+   * Maps the users of containers that ask for no others, which are shown files that are kept as images have them.
+   * Never together with `idMaps`.
+   */
+  readonly shownMaps: IdMaps | undefined;
 }

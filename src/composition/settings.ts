@@ -152,7 +152,7 @@ function securityOptions(config: Config, roots: Roots, { facts, appArmor, seLinu
     ...(appArmor?.isInEffect ? ['name=apparmor'] : []),
     ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
     ...(seLinux ? ['name=selinux'] : []),
-    ...(roots.idMaps || config.usernsRemap === OWN_USERS ? ['name=userns'] : []),
+    ...(roots.idMaps || roots.shownMaps || config.usernsRemap === OWN_USERS ? ['name=userns'] : []),
     ...(config.rootless ? ['name=rootless'] : []),
     ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
     ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),

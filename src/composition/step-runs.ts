@@ -11,10 +11,10 @@ import { containerDefaults } from './settings.js';
 export function stepRunDeps(
   base: Base,
   { layers, tasks, specs, stdio, network, pool }: Drivers,
-  { deps: { ioRoot, placesRoot } }: Pick<Containers, 'deps'>,
+  { deps: { ioRoot, placesRoot, rootsRoot } }: Pick<Containers, 'deps'>,
   cache: BuildCache,
 ): StepRunDeps {
-  const { log, idMaps, temporary } = base;
+  const { log, idMaps, shownMaps, temporary } = base;
   return {
     layers,
     tasks,
@@ -24,9 +24,11 @@ export function stepRunDeps(
     pool,
     cache,
     log,
-    idMaps,
+    userMaps: idMaps ?? shownMaps,
+    shownMaps,
     ioRoot,
     placesRoot,
+    rootsRoot,
     tmpDir: temporary.tmpDir,
     stepDefaults: () => stepDefaults(base, network),
   };

@@ -83,7 +83,7 @@ const ENGINE: readonly string[] = [
 const REFERENCES = 'image/references.json';
 /** Damaged records that `References.load` has kept for the operator. */
 const PUT_ASIDE = /^(?:[a-z-]+\/)?image\/references\.json\.damaged-\d+$/;
-/** Data roots of daemons that remap users, see `dataRootFor`. */
+/** Data roots of daemons that remap users, see composition/data-root.ts. */
 const REMAPPED = /^\d+\.\d+$/;
 /** Directories that hold shelves. */
 const PARENTS: readonly string[] = ['image', 'builder', 'builder/cache'];

@@ -105,7 +105,7 @@ export interface LayerStore {
 
   /**
    * Creates the writable layer of a container over `parent` (undefined: an empty root). `storageOpt` belongs to the
-   * container; `size` limits its bytes. With `maps` it has users of its own: it sees the files of the image as theirs.
+   * container; `size` limits its bytes. With `maps` it has these users: it sees the files of the image as theirs.
    * Throws invalid for options that the driver or its file system does not have, unavailable for such users.
    */
   createWritable(
@@ -119,9 +119,13 @@ export interface LayerStore {
   /**
    * Does the same for a step of a build. It is mounted only once, and what is in it is lost with the machine until it
    * becomes a layer. A bare one has nothing in it but the files of `parent`, where a container has mount points and
-   * marks that its image lacks.
+   * marks that its image lacks. `maps` as for a container.
    */
-  createBrief(id: string, parent: Digest | undefined, options: { readonly isBare: boolean }): Promise<void>;
+  createBrief(
+    id: string,
+    parent: Digest | undefined,
+    options: { readonly isBare: boolean; readonly maps?: IdMaps | undefined },
+  ): Promise<void>;
   /** Mounts a writable layer and returns the merged directory. Each mount needs its unmount. */
   mount(id: string): Promise<string>;
   unmount(id: string): Promise<void>;

@@ -22,6 +22,8 @@ export interface ValidationContext {
   readonly cgroupDriver: CgroupDriver;
   /** Containers have a user namespace of their own unless they say otherwise. */
   readonly remapsUsers?: boolean;
+  /** Files have the owners on the disk that all containers have on the host. */
+  readonly remapsFiles?: boolean;
   /** Each has users of its own unless it says otherwise. */
   readonly givesOwnUsers?: boolean;
 }
@@ -44,8 +46,10 @@ export function validateContainer(
   checkSecurity(hostConfig);
   checkModes(hostConfig);
   const hasOwnUsers = ownIdCount(hostConfig.UsernsMode, context.givesOwnUsers) !== undefined;
-  if (hasOwnUsers && context.remapsUsers === true)
-    throw invalid(`user namespace mode ${hostConfig.UsernsMode} is not possible with userns-remap`);
+  if (hasOwnUsers && context.remapsFiles === true)
+    throw invalid(
+      `user namespace mode ${hostConfig.UsernsMode} is not possible with userns-remap and a data root of it`,
+    );
   if (hasOwnUsers || (context.remapsUsers === true && hostConfig.UsernsMode === '')) checkUserns(hostConfig);
   if (hasOwnUsers) checkOwnUsers(hostConfig);
   const limited = applyHostLimits(hostConfig, facts);

@@ -16,7 +16,7 @@ import { IMAGE, image, owners } from '../support/users-image.js';
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
 /** cap_net_raw, permitted and effective, as an archive has it. */
 const NET_RAW = Buffer.from('0100000200200000000000000000000000000000', 'hex');
-const remapped = new RemappedEngine();
+const remapped = new RemappedEngine(true);
 const { ok, run, inspect, temp } = remapped;
 
 describe('files', () => {

@@ -18,7 +18,7 @@ import { IMAGE, image, idsOf } from '../support/users-image.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
-const remapped = new RemappedEngine();
+const remapped = new RemappedEngine(true);
 const { ok, run, inspect, pidOf } = remapped;
 
 describe('processes', () => {

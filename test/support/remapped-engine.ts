@@ -1,5 +1,5 @@
 /** A daemon with remapped users for the tests of a file, and what tests ask of it. */
-import { chmodSync, lstatSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
@@ -31,7 +31,8 @@ export class RemappedEngine {
   readonly temp = mkdtempSync(join(tmpdir(), 'userns-test-'));
   readonly #cleanup = new Cleanup();
 
-  constructor() {
+  /** @param isApart tells that images and containers are in a data root of the remapped ids, as if from before. */
+  constructor(private readonly isApart = false) {
     before(() => this.#start());
     after(() => this.#cleanup.run());
   }
@@ -67,6 +68,8 @@ export class RemappedEngine {
       ...plain,
       command: (dir, socketPath) => {
         chmodSync(dir, 0o711);
+        if (this.isApart && !onDockerd)
+          mkdirSync(join(dir, 'data', `${hostUid(0)}.${hostGid(0)}`), { recursive: true, mode: 0o710 });
         return [...plain.command(dir, socketPath), ...(this.isRemapping ? ['--userns-remap', 'remapper'] : [])];
       },
     };

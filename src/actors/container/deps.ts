@@ -56,8 +56,10 @@ export interface ContainerDeps {
   readonly ioRoot: string;
   /** Directory for mounts of subpaths of volumes while containers are being started. */
   readonly placesRoot: string;
-  /** Maps users of containers that have no users of their own; undefined: they are the host's. */
+  /** Maps users of containers whose files have other owners on the disk; undefined: they are the host's. */
   readonly idMaps: IdMaps | undefined;
+  /** Users of containers that are made and ask for no others; undefined: those of `idMaps`, else the host's. */
+  readonly shownMaps: IdMaps | undefined;
   /** Gives containers users of their own: those that want some, or all that do not say otherwise. */
   readonly ownUsers: OwnUsers;
   readonly givesOwnUsers: boolean;

@@ -58,6 +58,8 @@ export interface DriverRow extends StoreKind {
    * @throws EngineError invalid for options that the driver cannot fulfil there.
    */
   check?(directory: string, storageOpts: readonly string[]): void;
+  /** True for one that has `StorageDriver.mapped`, where kernel and file system can do it. */
+  readonly showsOwners?: boolean;
   /** True for one that gives the mounts of containers the label of `labelOf`. */
   readonly hasLabels?: boolean;
   /**
@@ -105,7 +107,7 @@ export interface MappedMounts {
    * As `StorageDriver.mount`. What the container changes is on the disk as its users on the host own it.
    * @throws EngineError unavailable when kernel or file system cannot do it.
    */
-  mount(id: string, below: readonly string[], maps: IdMaps): Promise<void>;
+  mount(id: string, below: readonly string[], maps: IdMaps, isBrief: boolean): Promise<void>;
   /** As `StorageDriver.mountImage`. */
   mountImage(below: readonly string[], at: string, maps: IdMaps, label?: string): Promise<void>;
 }

@@ -251,8 +251,12 @@ export class DriverLayerStore implements LayerStore {
     return this.#writable.mapsOf(id);
   }
 
-  createBrief(id: string, parent: Digest | undefined, { isBare }: { readonly isBare: boolean }): Promise<void> {
-    return this.#writable.create(id, parent, { isBare, isBrief: true });
+  createBrief(
+    id: string,
+    parent: Digest | undefined,
+    { isBare, maps }: { readonly isBare: boolean; readonly maps?: IdMaps | undefined },
+  ): Promise<void> {
+    return this.#writable.create(id, parent, { isBare, isBrief: true, maps });
   }
 
   mount(id: string): Promise<string> {

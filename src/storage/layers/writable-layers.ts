@@ -160,7 +160,7 @@ export class WritableLayers {
     return this.#lock.run(id, async () => {
       const layer = this.#get(id);
       if (!layer.isMounted) {
-        if (layer.maps) await driver.mapped?.mount(id, this.below(id), layer.maps);
+        if (layer.maps) await driver.mapped?.mount(id, this.below(id), layer.maps, layer.isBrief);
         else await driver.mount(id, this.below(id), layer.isBrief);
         layer.isMounted = true;
       }

@@ -19,15 +19,20 @@ export async function letPass(directory: string, { uid, gid }: Owner): Promise<v
   await chmod(directory, (mode & 0o7777) | GROUP_SEARCH);
 }
 
+/** Tells whether `owner` can pass through a directory. @throws Error when it does not exist. */
+export async function isPassable(directory: string, owner: Owner): Promise<boolean> {
+  const { uid, gid, mode } = await stat(directory);
+  const search = uid === owner.uid ? 0o100 : gid === owner.gid ? GROUP_SEARCH : OTHERS_SEARCH;
+  return (mode & search) !== 0;
+}
+
 /**
  * @param option names the setting that `path` comes from.
  * @throws EngineError invalid that names the first directory above `path` that `owner` cannot pass through.
  */
 export async function checkPassage(path: string, owner: Owner, option = 'data-root'): Promise<void> {
   for (let directory = dirname(path); ; directory = dirname(directory)) {
-    const { uid, gid, mode } = await stat(directory);
-    const search = uid === owner.uid ? 0o100 : gid === owner.gid ? GROUP_SEARCH : OTHERS_SEARCH;
-    if ((mode & search) === 0)
+    if (!(await isPassable(directory, owner)))
       throw invalid(
         `the remapped root of containers (${owner.uid}:${owner.gid}) cannot pass through ${directory}: ` +
           `give the directory the mode o+x, or choose another ${option}`,

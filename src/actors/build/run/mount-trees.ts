@@ -18,7 +18,7 @@ export interface MountTree {
   readonly directory: string;
   /** Patterns of files that are not there for the build. */
   readonly ignore: readonly string[];
-  /** The owners are those of this host already, as in the layers of images. */
+  /** The owners are those that users of steps have on this host, as in files of layers that are shown to them. */
   readonly isMapped: boolean;
 }
 
@@ -33,7 +33,8 @@ const ROOT_MODE = 0o755;
 
 export interface TreeDeps {
   readonly pool: WorkerPool;
-  readonly idMaps: IdMaps | undefined;
+  /** Maps the users of steps to those of this host; undefined: they are the same. */
+  readonly userMaps: IdMaps | undefined;
   readonly tmpDir: string;
   readonly log: Logger;
 }
@@ -102,7 +103,7 @@ export class MountTrees {
 
   /** A tree as it is on the disk cannot be shown when it has files that are left out, or owners of another host. */
   async #needsCopy({ directory, ignore, isMapped }: MountTree, source: string): Promise<boolean> {
-    if (!isMapped && this.deps.idMaps !== undefined) return true;
+    if (!isMapped && this.deps.userMaps !== undefined) return true;
     if (ignore.length === 0) return false;
     return this.deps.pool.run('build-left-out', { root: directory, source, ignore }, { signal: this.signal });
   }
@@ -130,7 +131,7 @@ export class MountTrees {
   }
 
   async #copyTo(tree: MountTree, source: string, { stat }: Found, directory: string): Promise<void> {
-    const { idMaps, pool } = this.deps;
+    const { userMaps, pool } = this.deps;
     const { directory: root, ignore, isMapped } = tree;
     // The root of a context is ours on this host, and nobody's there.
     const isContext = !isMapped && cleanPath(source) === '/';
@@ -147,7 +148,7 @@ export class MountTrees {
         chmod: '',
         unpacks: false,
         parents: false,
-        idMaps,
+        idMaps: userMaps,
       },
       { signal: this.signal },
     );
@@ -155,8 +156,8 @@ export class MountTrees {
 
   /** Gives a directory an owner and the mode of the source. */
   async #dress(directory: string, stat: Stats, owner: Owner, isMapped: boolean): Promise<void> {
-    const { idMaps } = this.deps;
-    const { uid, gid } = idMaps && !isMapped ? hostOwner(idMaps, owner) : owner;
+    const { userMaps } = this.deps;
+    const { uid, gid } = userMaps && !isMapped ? hostOwner(userMaps, owner) : owner;
     await chown(directory, uid, gid);
     await chmod(directory, stat.isDirectory() ? stat.mode & 0o7777 : 0o755);
   }

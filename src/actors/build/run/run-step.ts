@@ -8,7 +8,6 @@ import type { RunInstruction } from '../../../build/dockerfile/ast.js';
 import { cancelled, EngineError } from '../../../errors/engine-error.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import type { MountPoint } from '../../../ports/container.js';
-import type { IdMaps } from '../../../ports/id-maps.js';
 import type { NetworkDriver } from '../../../ports/network.js';
 import type { SpecBuilder } from '../../../ports/runtime.js';
 import type { LayerInfo, LayerStore } from '../../../ports/storage.js';
@@ -16,6 +15,7 @@ import type { ProcessStdio, TaskService } from '../../../ports/supervisor.js';
 import { rootOwner } from '../../../sys/users/id-maps.js';
 import type { StdioFactory } from '../../container/deps.js';
 import { allDone, Undo } from '../../container/life/undo.js';
+import { hideRoot, showRoot } from '../../container/mounts/root-place.js';
 import type { StageState } from '../stage-state.js';
 import type { StepLayers } from '../step-layers.js';
 import { requireEntitled, stepNetwork } from './entitlements.js';
@@ -36,11 +36,12 @@ export interface StepRunDeps extends MountDeps, TreeDeps {
   readonly specs: SpecBuilder;
   readonly stdio: StdioFactory;
   readonly network: NetworkDriver;
-  readonly idMaps: IdMaps | undefined;
   /** Directory below which each process has its FIFOs. */
   readonly ioRoot: string;
   /** Directory of mounts that are made for others; the start of the daemon clears it. */
   readonly placesRoot: string;
+  /** Directory in which root file systems are shown to runtimes that act as the users of steps. */
+  readonly rootsRoot: string;
   readonly stepDefaults: () => StepDefaults;
 }
 
@@ -120,12 +121,12 @@ async function perform(
   const { instruction, request, state } = step;
   const defaults = deps.stepDefaults();
   const network = stepNetwork(instruction, request.run);
-  const sandbox = new StepSandbox(deps.network, id, network, deps.idMaps !== undefined, undo);
+  const sandbox = new StepSandbox(deps.network, id, network, deps.userMaps !== undefined, undo);
   const place = await StepPlace.open(deps.placesRoot, id);
   undo.add('place of a step', () => place.close());
   const mounts = new StepMounts(deps, place, undo, signal);
-  const [rootfs, stdio, given] = await allDone([
-    mountFiles(deps, id, state.topLayer),
+  const [{ rootfs, shown }, stdio, given] = await allDone([
+    mountFiles(deps, id, state.topLayer, undo),
     openStreams(deps, id, undo),
     givenFiles(deps, step, place, defaults),
     openMounts(mounts, step),
@@ -146,25 +147,25 @@ async function perform(
       config: stepConfig(state.config, stepHostname(request)),
       hostConfig,
       environment: stepEnvironment({ env: step.env, buildArgs, sshSocket: mounts.sshSocket }),
-      rootfs,
+      rootfs: shown,
       netnsPath: sandbox.path,
       files: { hostname: '', hosts: '', resolvConf: '' },
       mounts: points.filter((point) => asked.includes(point) || !taken.has(point.Destination)),
       cgroupsPath: defaults.cgroupsPath(id, request.run.cgroupParent),
-      userns: deps.idMaps,
+      userns: deps.userMaps,
       appArmorProfile: deps.specs.appArmorProfile(hostConfig),
     }),
   ]);
   const runtime = await withHiddenEnvironment(defaults.runtime, spec, mounts.secretEnv, place);
   signal.throwIfAborted();
-  const ioOwner = deps.idMaps && rootOwner(deps.idMaps);
+  const ioOwner = deps.userMaps && rootOwner(deps.userMaps);
   const exitCode = await runProcess(
     deps.tasks,
     {
       task: { id, spec, runtime, labels: {}, ...(ioOwner && { ioOwner }) },
       stdio,
       output: step.output,
-      join: (created) => sandbox.join(created),
+      join: (created) => joinAndHide(deps, sandbox, id, created),
     },
     undo,
     signal,
@@ -172,9 +173,28 @@ async function perform(
   return { exitCode, rootfs, stubs };
 }
 
-async function mountFiles({ layers }: StepRunDeps, id: string, parent: StageState['topLayer']): Promise<string> {
-  await layers.createBrief(id, parent, { isBare: true });
-  return layers.mount(id);
+/** Returns where the files are, and the path of them for the runtime. */
+async function mountFiles(
+  { layers, rootsRoot, shownMaps }: StepRunDeps,
+  id: string,
+  parent: StageState['topLayer'],
+  undo: Undo,
+): Promise<{ readonly rootfs: string; readonly shown: string }> {
+  await layers.createBrief(id, parent, { isBare: true, maps: shownMaps });
+  const rootfs = await layers.mount(id);
+  return { rootfs, shown: await showRoot({ layers, rootsRoot }, id, rootfs, undo) };
+}
+
+/** Joins the network while the runtime works, and takes away the files that only the runtime needs to see. */
+async function joinAndHide(
+  deps: StepRunDeps,
+  sandbox: StepSandbox,
+  id: string,
+  created: Promise<{ readonly pid: number }>,
+): Promise<void> {
+  await sandbox.join(created);
+  await created;
+  await hideRoot(deps, id);
 }
 
 async function openStreams({ stdio, ioRoot }: StepRunDeps, id: string, undo: Undo): Promise<ProcessStdio> {
@@ -191,12 +211,12 @@ async function openStreams({ stdio, ioRoot }: StepRunDeps, id: string, undo: Und
 
 /** The files that every step is given, and its program. */
 async function givenFiles(
-  { network, idMaps }: StepRunDeps,
+  { network, userMaps }: StepRunDeps,
   { instruction, request, program }: RunStep,
   place: StepPlace,
   defaults: StepDefaults,
 ): Promise<MountPoint[]> {
-  const owner = rootOwner(idMaps);
+  const owner = rootOwner(userMaps);
   const hosts = stepHosts(stepHostname(request), request.run.extraHosts, defaults);
   const resolvConf = await stepResolvConf(network, stepNetwork(instruction, request.run), defaults);
   return [

@@ -22,7 +22,9 @@ export const DEFAULT_AGENT = 'default';
 
 export interface MountDeps {
   readonly cache: Pick<BuildCache, 'openMounts'>;
-  readonly idMaps: IdMaps | undefined;
+  readonly userMaps: IdMaps | undefined;
+  /** The same maps where layers are kept with the owners that images have. */
+  readonly shownMaps: IdMaps | undefined;
 }
 
 export interface MountOrder {
@@ -94,22 +96,24 @@ export class StepMounts {
     index: number,
     order: MountOrder,
   ): Promise<CacheMountOrder & { readonly place: string }> {
-    const { id, sharing = 'shared', mode, uid, gid, source } = mount;
+    const { sharing = 'shared', mode, uid, gid, source } = mount;
     const target = mountTarget(mount, order.workingDir);
     const tree = await order.treeOf(index);
     const namespace = order.request.buildArgs.get('BUILDKIT_CACHE_MOUNT_NS') ?? '';
-    const name = `${namespace}/${id || cleaned(mount.target)}`;
+    const name = `${namespace}/${mount.id || cleaned(mount.target)}`;
+    // Files that steps write have their owners on this host: other users, also those of the host, have another cache.
+    const own = this.deps.shownMaps ? `${JSON.stringify(this.deps.shownMaps)} ${name}` : name;
     const description = `cached mount ${target} from exec ${order.command} with id "${name}"`;
     if (tree !== undefined) {
       // Each source has a directory of its own, because whole images are not copied for a part of them.
-      const founded = `${name}:${await tree.identity()}:${cleanPath(source)}`;
+      const founded = `${own}:${await tree.identity()}:${cleanPath(source)}`;
       const seed = (directory: string): Promise<void> => this.#trees.copy(tree, source, directory);
       return { id: founded, sharing, description, seed, place: await this.#trees.placeOfCopy(tree, source) };
     }
     const isOwned = mode !== undefined || uid !== undefined || gid !== undefined;
     const owned = isOwned ? `:${(mode ?? 0o755).toString(8)}:${uid ?? 0}:${gid ?? 0}` : '';
     const seed = (directory: string): Promise<void> => this.#dress(directory, mode ?? 0o755, uid, gid);
-    return { id: name + owned, sharing, description, seed, place: source };
+    return { id: own + owned, sharing, description, seed, place: source };
   }
 
   async #secret(mount: RunMount, { request }: MountOrder): Promise<void> {
@@ -147,8 +151,8 @@ export class StepMounts {
   }
 
   #owner(owner: Owner): Owner {
-    const { idMaps } = this.deps;
-    return idMaps ? hostOwner(idMaps, owner) : owner;
+    const { userMaps } = this.deps;
+    return userMaps ? hostOwner(userMaps, owner) : owner;
   }
 }
 

@@ -69,7 +69,10 @@ export function runOperation(planned: PlannedRun): Operation {
               if (place === undefined) return undefined;
               const result = (place === 'none' ? undefined : sources[place]) ?? NO_FILES;
               const source = instruction.mounts[mount]?.source ?? '';
-              return { ...(await tools.filesOf(result)), identity: () => identityOf(result, source, work) };
+              return {
+                ...(await tools.filesOf(result, deps.shownMaps)),
+                identity: () => identityOf(result, source, work),
+              };
             },
             output: async (stream, bytes) => {
               observer.log(step.digest, stream, bytes);

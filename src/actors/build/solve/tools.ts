@@ -7,6 +7,7 @@ import type { BuildMaterial, BuildRequest } from '../../../ports/build.js';
 import type { LayerBlobsDeps } from '../../../build/outputs/layer-blobs.js';
 import type { LayerFileDeps } from '../../../images/layer-from-file.js';
 import type { ImageEmit } from '../../../images/removal.js';
+import type { IdMaps } from '../../../ports/id-maps.js';
 import type { Logger } from '../../../ports/logger.js';
 import type { Digest, LayerStore } from '../../../ports/storage.js';
 import { detachMount } from '../../../sys/mount/mount.js';
@@ -69,28 +70,28 @@ export class SolveTools {
     return place;
   }
 
-  /** Returns the files of a result for reading. */
-  async filesOf({ layer, files }: Pick<StepResult, 'layer' | 'files'>): Promise<SourceFiles> {
+  /** Returns the files of a result for reading. @param maps shows those of a layer as the files of these users. */
+  async filesOf({ layer, files }: Pick<StepResult, 'layer' | 'files'>, maps?: IdMaps): Promise<SourceFiles> {
     if (files) return files;
-    const key = layer ?? '';
-    const root = this.#roots.get(key) ?? this.#mount(layer);
+    const key = `${maps ? 'mapped' : ''} ${layer ?? ''}`;
+    const root = this.#roots.get(key) ?? this.#mount(layer, maps);
     this.#roots.set(key, root);
     return { directory: await root, ignore: [], isMapped: true };
   }
 
   /** @param layer undefined: an empty directory. */
-  async #mount(layer: Digest | undefined): Promise<string> {
+  async #mount(layer: Digest | undefined, maps: IdMaps | undefined): Promise<string> {
     const root = join(await this.directory('build-from-'), 'root');
-    await this.mountAt(layer, root);
+    await this.mountAt(layer, root, maps);
     return root;
   }
 
   /** Makes a directory that shows the files of a layer until the build ends. @param layer undefined: it is empty. */
-  async mountAt(layer: Digest | undefined, root: string): Promise<void> {
+  async mountAt(layer: Digest | undefined, root: string, maps?: IdMaps): Promise<void> {
     await mkdir(root);
     if (layer === undefined) return;
     this.layers.hold(layer);
-    await this.deps.layers.mountImage(layer, root);
+    await this.deps.layers.mountImage(layer, root, undefined, maps);
     this.atEnd(() => detachMount(root));
   }
 

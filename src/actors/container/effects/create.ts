@@ -34,15 +34,16 @@ export async function createContainer(
 }
 
 /**
- * Makes the writable layer, with the users of the container's own if it wants some. They are on the disk with the layer
- * before anything of the container uses them, and free again when it is gone.
+ * Makes the writable layer, with the users of the container's own if it wants some, else with those of all. They are on
+ * the disk with the layer before anything of the container uses them; its own are free again when it is gone.
  */
 async function createWritable(
-  { layers, ownUsers, givesOwnUsers }: ContainerDeps,
+  { layers, ownUsers, givesOwnUsers, shownMaps }: ContainerDeps,
   { id, topLayer, hostConfig: { StorageOpt, UsernsMode } }: ContainerRecord,
 ): Promise<void> {
   const count = ownIdCount(UsernsMode, givesOwnUsers);
-  if (count === undefined) return layers.createWritable(id, topLayer, StorageOpt);
+  if (count === undefined)
+    return layers.createWritable(id, topLayer, StorageOpt, UsernsMode === 'host' ? undefined : shownMaps);
   const maps = await ownUsers.take(id, count);
   try {
     await layers.createWritable(id, topLayer, StorageOpt, maps);

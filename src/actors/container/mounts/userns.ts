@@ -1,5 +1,6 @@
 /** The user namespaces of containers. */
 import { readlinkSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { conflict, internal } from '../../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../../ports/id-maps.js';
 import { ownsSandbox } from '../../../runtime/namespaces.js';
@@ -37,22 +38,23 @@ export function sharedUserns(
   record: ContainerRecord,
   donorOf: (mode: string, kind: string) => ContainerRecord,
 ): string | undefined {
-  if (!usernsMaps(deps, record)) return undefined;
+  const maps = usernsMaps(deps, record);
+  if (!maps) return undefined;
   const { NetworkMode, IpcMode, PidMode } = record.hostConfig;
-  const paths = [
+  const donors = [
     [ownsSandbox(record) ? '' : NetworkMode, 'network'],
     [IpcMode, 'IPC'],
     [PidMode, 'PID'],
-  ].flatMap(([mode = '', kind = '']) =>
-    mode.startsWith('container:') ? [`/proc/${donorOf(mode, kind).state.pid}/ns/user`] : [],
-  );
+  ].flatMap(([mode = '', kind = '']) => (mode.startsWith('container:') ? [donorOf(mode, kind)] : []));
+  const paths = donors.map(({ state }) => `/proc/${state.pid}/ns/user`);
   const namespaces = new Set(paths.map(namespaceAt));
   if (namespaces.has(namespaceAt('/proc/self/ns/user')))
     throw conflict(
       'cannot share namespaces of a container in the user namespace of the host: run both with --userns=host',
       { code: 'USER_NAMESPACE' },
     );
-  if (namespaces.size > 1)
+  // The files of each container are shown for its own users.
+  if (namespaces.size > 1 || !donors.every((donor) => isDeepStrictEqual(usernsMaps(deps, donor), maps)))
     throw conflict('cannot share namespaces of containers in different user namespaces', { code: 'USER_NAMESPACE' });
   return paths[0];
 }

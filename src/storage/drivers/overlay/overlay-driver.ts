@@ -36,6 +36,7 @@ export const overlay2: DriverRow = {
   ],
   ownPlaces: [EMPTY],
   check: (directory, storageOpts) => void defaultSize(directory, fileSystemOf(directory), storageOpts),
+  showsOwners: true,
   hasLabels: true,
   open: openOverlay,
 };
@@ -56,10 +57,10 @@ interface Parts extends StackedParts {
 }
 
 interface MappedMount {
-  readonly below: readonly string[];
+  readonly lower: readonly string[];
   readonly upper: { readonly diff: string; readonly work: string } | undefined;
   readonly at: string;
-  readonly label: string | undefined;
+  readonly options: string;
   readonly maps: IdMaps;
 }
 
@@ -99,8 +100,7 @@ class OverlayDriver extends StackedDriver {
     const { diff, work, merged } = this.paths(id);
     // overlayfs wants something below: without anything else the layer's own empty mount point does.
     const lower = below.length === 0 ? [merged] : below;
-    const { always, brief } = this.#mountOptions;
-    const last = (isBrief ? always + brief : always) + contextOption(this.#labelOf(id));
+    const last = this.#options(isBrief, this.#labelOf(id));
     const options = `lowerdir=${lower.join(':')},upperdir=${diff},workdir=${work}`;
     const isPlain = Buffer.byteLength(options + last) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(this.layout.root);
     const mount = (data: string): Promise<void> =>
@@ -118,7 +118,7 @@ class OverlayDriver extends StackedDriver {
     // overlayfs wants two read-only directories. An empty one adds nothing. It has to exist as long as the mount: if it
     // were removed, the root of the mount could not be listed any more.
     const lower = this.short([...below, join(this.layout.root, EMPTY)], 'self');
-    await this.#overlay(`lowerdir=${lower}${this.#mountOptions.always}${contextOption(label)}`, at);
+    await this.#overlay(`lowerdir=${lower}${this.#options(false, label)}`, at);
   }
 
   readonly mapped: MappedMounts = {
@@ -127,30 +127,37 @@ class OverlayDriver extends StackedDriver {
       const { uid, gid } = hostOwner(maps, await lstat(diff));
       await chown(diff, uid, gid);
     },
-    mount: (id, below, maps) => {
+    mount: (id, below, maps, isBrief) => {
       const { diff, work, merged } = this.paths(id);
       const { root } = this.layout;
       const upper = { diff: relative(root, diff), work: relative(root, work) };
-      const label = this.#labelOf(id);
+      // overlayfs wants something below, as in `mount`.
+      const lower = below.length === 0 ? [merged] : below;
+      const options = this.#options(isBrief, this.#labelOf(id));
       return this.#sizes.whileMounting(this.layout.container(id), () =>
-        this.#mountMapped({ below, upper, at: merged, label, maps }),
+        this.#mountMapped({ lower, upper, at: merged, options, maps }),
       );
     },
     mountImage: (below, at, maps, label) => {
       const lower = [...below, join(this.layout.root, EMPTY)];
-      return this.#mountMapped({ below: lower, upper: undefined, at, label, maps });
+      return this.#mountMapped({ lower, upper: undefined, at, options: this.#options(false, label), maps });
     },
   };
 
-  async #mountMapped({ below, upper, at, label, maps }: MappedMount): Promise<void> {
+  #options(isBrief: boolean, label: string | undefined): string {
+    const { always, brief } = this.#mountOptions;
+    return (isBrief ? always + brief : always) + contextOption(label);
+  }
+
+  async #mountMapped({ lower, upper, at, options, maps }: MappedMount): Promise<void> {
     const { root, layers } = this.layout;
     const input = {
       root,
-      lower: below.map((path) => relative(root, path)),
+      lower: lower.map((path) => relative(root, path)),
       ...(upper ? { upper } : {}),
       place: join(root, EMPTY),
       base: relative(root, layers),
-      options: this.#mountOptions.always + contextOption(label),
+      options,
       at,
     };
     try {
