@@ -78,12 +78,16 @@ test('a full disk is reported as such', async () => {
 
 test('a removal returns while the tree is still being deleted', async () => {
   const store = await h.newStore('removal');
-  await h.mounted(store, 'big', undefined, (root) => {
-    for (let i = 0; i < 2_000; i++) writeFileSync(join(root, String(i)), '');
-  });
-  const start = performance.now();
-  await store.removeWritable('big');
-  assert.ok(performance.now() - start < 100);
-  assert.deepEqual(store.writableIds(), []);
-  assert.equal(existsSync(join(h.temp, 'removal/writable/big')), false);
+  const isTrashEmpty: boolean[] = [];
+  // On a busy machine this thread may sleep until the tree is gone. Were it waited for, that would be so each time.
+  while (isTrashEmpty.length < 20 && !isTrashEmpty.includes(false)) {
+    await h.mounted(store, 'big', undefined, (root) => {
+      for (let i = 0; i < 2_000; i++) writeFileSync(join(root, String(i)), '');
+    });
+    await store.removeWritable('big');
+    isTrashEmpty.push(readdirSync(join(h.temp, 'removal/trash')).length === 0);
+    assert.deepEqual(store.writableIds(), []);
+    assert.equal(existsSync(join(h.temp, 'removal/writable/big')), false);
+  }
+  assert.ok(isTrashEmpty.includes(false));
 });
