@@ -28,6 +28,8 @@ export class TestFront {
   /** Handlers leave here what they saw, by the path's last segment. */
   readonly seen = new Map<string, string>();
   received = 0;
+  /** The route /wait answers after this, or else in a while. */
+  waited: Promise<void> | undefined;
   sent = 0;
   readonly logger: Logger = {
     debug: () => undefined,
@@ -91,7 +93,7 @@ export class TestFront {
       const stream = x.stream(200, { 'Content-Type': 'application/json' });
       x.signal.addEventListener('abort', () => this.seen.set('wait', 'aborted'));
       await stream.ready();
-      await Promise.race([sleep(300), new Promise<void>((resolve) => stream.onClose(resolve))]);
+      await Promise.race([this.waited ?? sleep(300), new Promise<void>((resolve) => stream.onClose(resolve))]);
       stream.write('{"StatusCode":0}\n');
       stream.end();
     }),
