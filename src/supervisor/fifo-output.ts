@@ -4,10 +4,22 @@
  */
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { Readable } from 'node:stream';
-import { watchReadable, type ReadableWatch } from '../sys/files/fd.js';
+import { setPipeRoom, watchReadable, type ReadableWatch } from '../sys/files/fd.js';
 
-/** A pipe has as much. */
-export const PIECE_BYTES = 64 << 10;
+/** A pipe has as much at first. */
+const PIPE_BYTES = 64 << 10;
+/** The pipe of a flood gets so much room. Nobody needs a privilege for it (/proc/sys/fs/pipe-max-size). */
+const FLOOD_PIPE_BYTES = 1 << 20;
+/** So much is taken at a time. */
+export const PIECE_BYTES = 256 << 10;
+/**
+ * The shim writes 4 KiB at a time, and each of them would be a turn of ours, which costs much more than its bytes. So
+ * an output of this many bytes within this time is left alone for the length of a rest, and is a large piece then. What
+ * prints less, such as a program that answers questions, is never waited for.
+ */
+const FLOOD_BYTES = 16 << 10;
+const FLOOD_MS = 4;
+const REST_MS = 2;
 
 /** Takes output from a FIFO and keeps it. */
 export interface PieceKeeper {
@@ -24,6 +36,13 @@ export class FifoOutput extends Readable {
   #keeper: PieceKeeper = UNKEPT;
   #watch: ReadableWatch | undefined;
   #isPaused = false;
+  #isListening = true;
+  /** While it is set, output gathers in the pipe. */
+  #rest: NodeJS.Timeout | undefined;
+  /** Undefined until there is a flood. */
+  #hasRoom: boolean | undefined;
+  #countedBytes = 0;
+  #countedFrom = 0;
 
   /**
    * @param isEnded the process has ended already, and nobody is told of an end whose writer was gone before the FIFO
@@ -32,7 +51,7 @@ export class FifoOutput extends Readable {
    * @throws the error of open(2) with its `code`, such as ENOENT.
    */
   constructor(path: string, isEnded = false) {
-    super({ highWaterMark: PIECE_BYTES });
+    super({ highWaterMark: PIPE_BYTES });
     this.#fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     this.#isEnded = isEnded;
     // A failure must not end the daemon if there is no other listener; 'close' follows.
@@ -54,6 +73,7 @@ export class FifoOutput extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
+    clearTimeout(this.#rest);
     this.#watch?.close();
     closeSync(this.#fd);
     callback(error);
@@ -72,21 +92,59 @@ export class FifoOutput extends Readable {
       this.destroy(error as Error);
       return;
     }
-    if (piece === undefined) return;
+    if (piece === undefined) return this.#listen();
     // After the end there is nothing to wait for.
     if (!this.push(piece.length === 0 ? null : piece)) this.#pause();
+    if (this.#isFlood(piece.length)) this.#gather();
+    else this.#listen();
   }
 
   #pause(): void {
     if (this.#isPaused || this.destroyed) return;
     this.#isPaused = true;
-    this.#watch?.pause();
+    this.#listen();
   }
 
   #resume(): void {
     if (!this.#isPaused || this.destroyed) return;
     this.#isPaused = false;
-    this.#watch?.resume();
+    this.#listen();
+  }
+
+  /** Has the event loop tell of output, or not. */
+  #listen(): void {
+    const isWanted = !this.#isPaused && this.#rest === undefined;
+    if (isWanted === this.#isListening || this.destroyed) return;
+    this.#isListening = isWanted;
+    if (isWanted) this.#watch?.resume();
+    else this.#watch?.pause();
+  }
+
+  /** Counts what is taken. Nothing rests without a keeper: non-blocking mode drops what comes in too large a piece. */
+  #isFlood(bytes: number): boolean {
+    if (this.#keeper === UNKEPT || bytes === 0) return false;
+    const now = performance.now();
+    if (now - this.#countedFrom > FLOOD_MS) {
+      this.#countedFrom = now;
+      this.#countedBytes = 0;
+    }
+    this.#countedBytes += bytes;
+    // A full piece has more behind it.
+    if (this.#countedBytes < FLOOD_BYTES || bytes >= PIECE_BYTES) return false;
+    this.#hasRoom ??= makeRoom(this.#fd);
+    return this.#hasRoom;
+  }
+
+  /** Leaves the output alone for a while. */
+  #gather(): void {
+    if (this.destroyed) return;
+    this.#rest = setTimeout(() => {
+      this.#rest = undefined;
+      if (this.#isPaused) return;
+      // More of a flood is looked for at once, for the loop tells of it only a turn later.
+      this.#pass();
+    }, REST_MS);
+    this.#listen();
   }
 }
 
@@ -102,5 +160,16 @@ export function readPiece(fifo: number): Buffer | undefined {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EAGAIN') return undefined;
     throw error;
+  }
+}
+
+/** Returns false when it may have none. */
+function makeRoom(fifo: number): boolean {
+  try {
+    setPipeRoom(fifo, FLOOD_PIPE_BYTES);
+    return true;
+  } catch {
+    // This user's pipes have too much already (/proc/sys/fs/pipe-user-pages-soft): the output is read as it comes.
+    return false;
   }
 }

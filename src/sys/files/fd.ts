@@ -9,6 +9,7 @@ import { libc, syscallError } from '../ffi/libc.js';
 const F_DUPFD_CLOEXEC = 1030;
 const F_GETFL = 3;
 const F_SETFL = 4;
+const F_SETPIPE_SZ = 1031;
 const MSG_PEEK = 0x02;
 const MSG_DONTWAIT = 0x40;
 const EAGAIN = 11;
@@ -35,6 +36,14 @@ export function duplicateFd(fd: number): number {
 /** Makes reads and writes wait, for a program that gets the descriptor. @throws EngineError code EBADF. */
 export function makeBlocking(fd: number): void {
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) & ~constants.O_NONBLOCK);
+}
+
+/**
+ * Gives a pipe room for this many bytes.
+ * @throws EngineError code EPERM when this user may not have so large a one, EBUSY when more is in it.
+ */
+export function setPipeRoom(fd: number, bytes: number): void {
+  fcntl(fd, F_SETPIPE_SZ, bytes);
 }
 
 /** Closes a descriptor that no Node object owns. @throws EngineError code EBADF. */
