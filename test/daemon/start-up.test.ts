@@ -349,9 +349,12 @@ test('V8 takes the code that the build kept; without it, and with other code, th
   const { main } = installCopy(cleanup);
   const bundle = dirname(main);
   const names = await readdir(bundle);
-  const [script = '', code = ''] = ['.cjs', '.code'].map((end) =>
-    join(bundle, names.find((name) => name.startsWith('engined-') && name.endsWith(end)) ?? ''),
-  );
+  const kept = (start: string): string[] =>
+    ['.cjs', '.code'].map((end) =>
+      join(bundle, names.find((name) => name.startsWith(start) && name.endsWith(end)) ?? ''),
+    );
+  const [program, thread] = [kept('engined-'), kept('thread-')];
+  const [, code = ''] = program;
   const text = await readFile(main, 'utf8');
   const flags = / node (--.*) "\$0"/.exec(text)?.[1]?.split(' ') ?? [];
   const resets = [...text.matchAll(/setFlagsFromString\)\("(.*?)"\)/g)].map(([, flag]) => flag);
@@ -362,11 +365,12 @@ test('V8 takes the code that the build kept; without it, and with other code, th
     const cachedData = readFileSync(code);
     const { Script } = require('node:vm');
     console.log(new Script(readFileSync(script, 'latin1'), { cachedData }).cachedDataRejected);`;
-  const isRejected = (...options: readonly string[]): string =>
-    execFileSync(process.execPath, [...options, '-e', load, script, code], { encoding: 'utf8' }).trim();
+  const isRejected = (files: readonly string[], ...options: readonly string[]): string =>
+    execFileSync(process.execPath, [...options, '-e', load, ...files], { encoding: 'utf8' }).trim();
   const version = (): string => execFileSync(main, ['--version'], { encoding: 'utf8' });
   try {
-    assert.deepEqual([isRejected(...flags), isRejected(...flags, '--max-lazy')], ['false', 'true']);
+    for (const files of [program, thread])
+      assert.deepEqual([isRejected(files, ...flags), isRejected(files, ...flags, '--max-lazy')], ['false', 'true']);
     const usual = version();
     assert.match(usual, /^engined version /);
     const bytes = await readFile(code);
