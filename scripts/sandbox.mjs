@@ -32,14 +32,17 @@ const TICKS_PER_SECOND = 100;
  * Forwarding is on here from the beginning: on a machine without it the first daemon switches it on and refuses
  * forwarded packets that no rule allows, and leaves both settings behind.
  */
+const LINKS = [
+  'link set lo up',
+  'link add machine0 type veth peer name machine1',
+  'link set machine1 up',
+  'address add 192.0.2.2/24 dev machine0',
+  'link set machine0 up',
+];
 const NETWORK = [
   'echo 1 > /proc/sys/net/ipv4/ip_forward',
   'echo 1 > /proc/sys/net/ipv6/conf/all/forwarding',
-  'ip link set lo up',
-  'ip link add machine0 type veth peer name machine1',
-  'ip link set machine1 up',
-  'ip address add 192.0.2.2/24 dev machine0',
-  'ip link set machine0 up',
+  `printf '%s\\n' ${LINKS.map((line) => `'${line}'`).join(' ')} | ip -batch -`,
 ].join(' && ');
 
 /** Names of network namespaces are files below /run, which all sandboxes share; there each gets its own directory. */
