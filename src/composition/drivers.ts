@@ -29,7 +29,7 @@ import { JournaledReplies } from '../retries/kept-replies.js';
 import { loadSeccompProfile, type SeccompProfile } from '../runtime/seccomp.js';
 import { createSpecBuilder } from '../runtime/spec-builder.js';
 import { ArchiveWorkers } from '../storage/archives.js';
-import { driverPath, snapshotterRow } from '../storage/drivers/index.js';
+import { driverPath, SNAPSHOTTER_FEATURE, snapshotterRow } from '../storage/drivers/index.js';
 import { checkOwnOptions, driverCandidates, snapshotterOf } from '../storage/drivers/selection.js';
 import { type DriverLayerStore, openLayerStore } from '../storage/layers/layer-store.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
@@ -67,7 +67,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const keptReplies = await JournaledReplies.open(join(dataRoot, 'retries'), log);
   const supervisor = composeSupervisor(base);
   const layers = await openLayers(base, pool, supervisor);
-  const images = new FileImageStore(join(dataRoot, driverPath(layers.place, '')), layers, base.reserve.urgent);
+  const images = openImages(base, layers);
   const metrics = await createEngineMetrics({
     ...metricsFacts(base, layers),
     containers,
@@ -122,6 +122,14 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     keeper,
     stdio: inSteps('stdio', composeStdio(keeper, log)),
   };
+}
+
+function openImages({ dataRoot, reserve }: Base, layers: DriverLayerStore): FileImageStore {
+  return new FileImageStore(join(dataRoot, driverPath(layers.place, '')), layers, {
+    // So it is in other engines that keep images in containerd.
+    identity: layers.place === SNAPSHOTTER_FEATURE ? 'manifest' : 'config',
+    urgent: reserve.urgent,
+  });
 }
 
 /** Returns `builtin`, `unconfined`, or the profile in the file that the option names. */

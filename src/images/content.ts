@@ -1,4 +1,4 @@
-/** Image configurations on disk, byte for byte, and what the daemon knows about each beside it. */
+/** Image configurations on disk, byte for byte, and what the daemon knows about each image beside it. */
 import { createHash } from 'node:crypto';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,12 +19,14 @@ export interface ImageMetadata {
   readonly lastUsed?: string;
   /** Absent for an image that had no manifest yet. */
   readonly published?: PublishedImage;
+  /** Digest of the configuration; absent where it is the ID. */
+  readonly config?: Digest;
 }
 
 const HEX = /^[a-f0-9]{64}$/;
 const NO_METADATA: ImageMetadata = { parent: '', lastTagTime: undefined };
 
-/** Stores the bytes in `<root>/content/<hex>` and a record in `<root>/metadata/<hex>.json`. */
+/** Stores the bytes in `<root>/content/<hex of the ID>` and a record in `<root>/metadata/<hex of the ID>.json`. */
 export class ImageContent {
   readonly #content: string;
   readonly #metadata: string;
@@ -51,13 +53,13 @@ export class ImageContent {
     return names.filter((name) => HEX.test(name)).map((name): Digest => `sha256:${name}`);
   }
 
-  /** Returns the bytes; undefined when there are none, or when they do not have the digest that is their name. */
-  async read(id: Digest): Promise<Buffer | undefined> {
+  /** Returns the bytes; undefined when there are none, or when they have another digest than that of the record. */
+  async read(id: Digest, { config = id }: Pick<ImageMetadata, 'config'> = {}): Promise<Buffer | undefined> {
     const bytes = await readFile(join(this.#content, id.slice(7))).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return undefined;
       throw error;
     });
-    return bytes && createHash('sha256').update(bytes).digest('hex') === id.slice(7) ? bytes : undefined;
+    return bytes && createHash('sha256').update(bytes).digest('hex') === config.slice(7) ? bytes : undefined;
   }
 
   /** Writes the bytes; durable when the promise resolves. Idempotent. */

@@ -2,11 +2,12 @@
 import type { Image, ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
 import type { ImageMetadata } from './content.js';
-import { familiarString, parseReference } from './reference.js';
+import { familiarName, familiarString, parseReference } from './reference.js';
 
 /** This is held in memory for each image, besides its names. */
 export interface ImageEntry {
   readonly id: Digest;
+  readonly configDigest: Digest;
   readonly config: ImageConfigDocument;
   readonly topLayer: Digest | undefined;
   readonly sizeBytes: number;
@@ -21,16 +22,21 @@ export interface ImageEntry {
 
 /** Makes the value of an image. @param canonicalNames in the order in which clients see them. */
 export function imageOf(entry: ImageEntry, canonicalNames: readonly string[]): Image {
-  const { id, config, topLayer, sizeBytes, configSizeBytes, metadata } = entry;
+  const { id, configDigest, config, topLayer, sizeBytes, configSizeBytes, metadata } = entry;
   const names = canonicalNames.map(parseReference);
+  const tags = names.filter((name) => name.digest === undefined);
+  const digests = names.filter((name) => name.digest !== undefined).map(familiarString);
+  // An ID that is the digest of a manifest is one that a registry knows it by.
+  if (id !== configDigest) digests.push(...tags.map((name) => `${familiarName(name)}@${id}`));
   return Object.freeze({
     id,
+    configDigest,
     config,
     topLayer,
     sizeBytes,
     configSizeBytes,
-    repoTags: names.filter((name) => name.digest === undefined).map(familiarString),
-    repoDigests: names.filter((name) => name.digest !== undefined).map(familiarString),
+    repoTags: tags.map(familiarString),
+    repoDigests: [...new Set(digests)].sort(),
     parent: metadata.parent,
     lastTagTime: metadata.lastTagTime,
     published: metadata.published,

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
+import type { OciDescriptor, PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { DirectoryLayerStore } from '../../test/support/directory-layer-store.js';
 import { FileImageStore } from './store.js';
@@ -69,6 +70,48 @@ test('an image is found by name, ID and unique prefix', async () => {
     () => store.resolve('Bad Name'),
     (error) => isEngineError(error, 'invalid'),
   );
+});
+
+test('of images that came with manifests these are the IDs', async () => {
+  await layer(diff('1'));
+  const [amd, arm, plain] = [config('amd', diff('1')), config('arm'), config('plain')];
+  const descriptor = (digit: string): OciDescriptor => ({ mediaType: 'm', digest: diff(digit), size: 1 });
+  const published = (own: string): PublishedImage => ({
+    target: descriptor('d'),
+    manifests: [descriptor('e'), descriptor('f')],
+    own: diff(own),
+  });
+  const byManifest = new FileImageStore(dir, layers, { identity: 'manifest' });
+  await byManifest.load();
+  // An index has one image at a time.
+  const [one, other] = await Promise.all([
+    byManifest.create(amd, { published: published('e') }),
+    byManifest.create(arm, { published: published('f') }),
+  ]);
+  assert.deepEqual([one.id, other.id], [diff('d'), diff('f')]);
+  assert.equal((await byManifest.create(amd, { published: published('e') })).id, one.id);
+  const made = await byManifest.create(plain, { parent: one.id });
+  assert.equal(made.id, made.configDigest);
+  await byManifest.tag(['a:1', 'b:1', 'b:2'], one.id);
+  const digests = [`a@${diff('d')}`, `b@${diff('d')}`];
+  // The image keeps the document that its ID is of.
+  await byManifest.describe(one.id, { ...published('e'), target: descriptor('9') });
+  const check = async (store: FileImageStore): Promise<void> => {
+    for (const reference of ['a:1', diff('d'), 'dddddd', `b@${diff('d')}`])
+      assert.equal(store.resolve(reference).id, one.id, reference);
+    assert.deepEqual(store.get(one.id)?.repoDigests, digests);
+    assert.deepEqual(store.get(one.id)?.published, published('e'));
+    assert.deepEqual(await store.configBytes(one.id), amd);
+    assert.deepEqual(await store.knownConfig(other.configDigest), arm);
+    assert.deepEqual(store.childrenOf(one.id), [made.id]);
+  };
+  await check(byManifest);
+  const reopened = new FileImageStore(dir, layers, { identity: 'manifest' });
+  assert.deepEqual(await reopened.load(), { removed: [] });
+  await check(reopened);
+  await writeFile(join(dir, 'image/content', diff('f').slice(7)), amd);
+  const { removed } = await new FileImageStore(dir, layers, { identity: 'manifest' }).load();
+  assert.deepEqual(removed, [`image ${diff('f')}: its configuration is damaged`]);
 });
 
 test('an ambiguous prefix finds nothing', async () => {

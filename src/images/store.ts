@@ -15,6 +15,7 @@ import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
 import { ImageContent, type ImageMetadata } from './content.js';
 import { ImageHolds } from './holds.js';
+import { idByManifest, type ImageIdentity } from './identity.js';
 import { type ImageEntry, imageOf, lastUseOf } from './image-entry.js';
 import { fullId, ImageLookup } from './lookup.js';
 import { canonicalName, canonicalString, familiarString, parseReference, withDefaultTag } from './reference.js';
@@ -23,7 +24,14 @@ import { References } from './references.js';
 /** Uses of an image within this time are written to the disk as one. */
 const SAVE_USE_MS = 60_000;
 
+export interface ImageStoreOptions {
+  readonly identity?: ImageIdentity;
+  /** Runs a write that cannot wait for room on the disk. */
+  readonly urgent?: Urgent;
+}
+
 export class FileImageStore implements ImageStore {
+  readonly #identity: ImageIdentity;
   readonly #layers: LayerStore;
   readonly #content: ImageContent;
   readonly #references: References;
@@ -32,11 +40,12 @@ export class FileImageStore implements ImageStore {
   /** Images by the image that they were made from. */
   readonly #children = new Map<string, Set<Digest>>();
   readonly #holds = new ImageHolds();
-  readonly #creating = new Map<Digest, Promise<ImageEntry>>();
+  readonly #creating = new Map<Digest, { readonly configDigest: Digest; readonly entry: Promise<ImageEntry> }>();
   readonly #listeners = new Set<() => void>();
 
   /** Keeps everything below `<dataRoot>/image`. */
-  constructor(dataRoot: string, layers: LayerStore, urgent?: Urgent) {
+  constructor(dataRoot: string, layers: LayerStore, { identity = 'config', urgent }: ImageStoreOptions = {}) {
+    this.#identity = identity;
     const root = join(dataRoot, 'image');
     this.#layers = layers;
     this.#content = new ImageContent(root);
@@ -66,13 +75,14 @@ export class FileImageStore implements ImageStore {
 
   /** Says why an image cannot be used, undefined when it can. */
   async #loadImage(id: Digest): Promise<string | undefined> {
-    const bytes = await this.#content.read(id);
-    if (!bytes) return 'its configuration is damaged';
     try {
+      const metadata = await this.#content.readMetadata(id);
+      const bytes = await this.#content.read(id, metadata);
+      if (!bytes) return 'its configuration is damaged';
       const config = parseConfig(bytes);
       const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
       if (topLayer !== undefined && !this.#layers.find(topLayer)) return `its layer ${topLayer} is missing`;
-      this.#publish(this.#entryOver(id, config, bytes.length, topLayer, await this.#content.readMetadata(id)));
+      this.#publish(this.#entryOver(id, config, bytes.length, topLayer, metadata));
       return undefined;
     } catch (error) {
       return messageOf(error);
@@ -91,6 +101,7 @@ export class FileImageStore implements ImageStore {
     const sizeBytes = topLayer === undefined ? 0 : this.#layers.chainSize(topLayer);
     return {
       id,
+      configDigest: metadata.config ?? id,
       config,
       topLayer,
       sizeBytes,
@@ -151,29 +162,48 @@ export class FileImageStore implements ImageStore {
   }
 
   async create(configBytes: Buffer, options: CreateImageOptions = {}): Promise<Image> {
-    const id: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
+    const configDigest: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
+    const id = this.idFor(configDigest, options.published);
     const existing = this.#entries.get(id);
     if (existing) return this.#imageOf(existing);
-    let creating = this.#creating.get(id);
+    let creating = this.#creating.get(id)?.entry;
     if (!creating) {
-      creating = this.#create(id, configBytes, options).finally(() => this.#creating.delete(id));
-      this.#creating.set(id, creating);
+      creating = this.#create(id, configDigest, configBytes, options).finally(() => this.#creating.delete(id));
+      this.#creating.set(id, { configDigest, entry: creating });
     }
     return this.#imageOf(await creating);
   }
 
-  async #create(id: Digest, bytes: Buffer, { parent, document }: CreateImageOptions): Promise<ImageEntry> {
+  /** Returns the ID that an image has or would get. */
+  idFor(configDigest: Digest, published: PublishedImage | undefined): Digest {
+    if (this.#identity === 'config' || published === undefined) return configDigest;
+    const present = (id: Digest) => this.#entries.get(id) ?? this.#creating.get(id);
+    return idByManifest(configDigest, published, (id) => present(id)?.configDigest);
+  }
+
+  async #create(
+    id: Digest,
+    configDigest: Digest,
+    bytes: Buffer,
+    { parent, published, document }: CreateImageOptions,
+  ): Promise<ImageEntry> {
     const config = document ?? parseConfig(bytes);
     const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
     if (topLayer !== undefined && !this.#layers.find(topLayer)) {
       throw dataLoss(`image ${id} needs layer ${topLayer}, which is not here`, { code: 'LAYER_MISSING' });
     }
-    const metadata: ImageMetadata = { parent: parent ?? '', lastTagTime: undefined };
+    const metadata: ImageMetadata = {
+      parent: parent ?? '',
+      lastTagTime: undefined,
+      ...(published === undefined ? {} : { published }),
+      ...(id === configDigest ? {} : { config: configDigest }),
+    };
     // The entry is made before the first wait, so that no removal can come between.
     const entry = this.#entryOver(id, config, bytes.length, topLayer, metadata);
     entry.lastUsedMs = Date.now();
     try {
-      if (parent !== undefined) await this.#content.writeMetadata(id, metadata);
+      // The record comes first, as the bytes are an image from the moment when they are there.
+      if (parent !== undefined || published !== undefined) await this.#content.writeMetadata(id, metadata);
       await this.#content.write(id, bytes);
     } catch (error) {
       if (topLayer !== undefined) await this.#layers.release(topLayer);
@@ -223,7 +253,10 @@ export class FileImageStore implements ImageStore {
    * image has its digest as a name.
    */
   async describe(id: Digest, published: PublishedImage): Promise<void> {
-    const known = this.#entry(id).metadata.published?.target.digest;
+    const { metadata, configDigest } = this.#entry(id);
+    // The document that an image has its ID from stays.
+    if (id !== configDigest) return;
+    const known = metadata.published?.target.digest;
     if (known === undefined || !this.namesOf(id).some((name) => name.endsWith(`@${known}`)))
       await this.setPublished(id, published);
   }
@@ -298,6 +331,13 @@ export class FileImageStore implements ImageStore {
     return this.#holds.take(id);
   }
 
+  /** Does so for an image that may be here or not, under each ID that it may get. */
+  holdComing(configDigest: Digest, published: PublishedImage | undefined): () => void {
+    const ids = published === undefined ? [configDigest] : [configDigest, published.target.digest, published.own];
+    const ends = ids.map((id) => this.hold(id));
+    return () => ends.forEach((end) => end());
+  }
+
   /** True while someone holds the image. */
   isHeld(id: Digest): boolean {
     return this.#holds.has(id);
@@ -325,9 +365,17 @@ export class FileImageStore implements ImageStore {
 
   /** Returns the configuration byte for byte. Throws not-found for an unknown image. */
   async configBytes(id: Digest): Promise<Buffer> {
-    const bytes = this.#entries.has(id) ? await this.#content.read(id) : undefined;
+    const entry = this.#entries.get(id);
+    const bytes = entry && (await this.#content.read(id, { config: entry.configDigest }));
     if (!bytes) throw notFound(`No such image: ${id}`, { code: 'NO_SUCH_IMAGE' });
     return bytes;
+  }
+
+  /** Returns a configuration byte for byte, if an image here has it. */
+  async knownConfig(configDigest: Digest): Promise<Buffer | undefined> {
+    for (const entry of this.#entries.values())
+      if (entry.configDigest === configDigest) return this.#content.read(entry.id, { config: configDigest });
+    return undefined;
   }
 
   #entry(id: Digest): ImageEntry {

@@ -1,9 +1,9 @@
 /** Finds the owners in a data root that no daemon uses: all that the next start would keep. */
-import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readOfflineCache } from '../build/cache/offline.js';
 import { chainOf } from '../ports/chain-id.js';
+import { ImageContent } from '../images/content.js';
 import { isDigest } from '../images/reference.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
@@ -50,7 +50,7 @@ interface DriverOwners {
 async function readDriver(dataRoot: string, name: string): Promise<DriverOwners> {
   const at = (path: string): string => join(dataRoot, driverPath(name, path));
   const { layers: whole, parents } = await readOfflineStore(join(dataRoot, name));
-  const images = await imagesOn(at('image/content'), whole);
+  const images = await imagesOn(at('image'), whole);
   const cached = await readOfflineCache(at('builder/cache'), whole);
   const containers = await recorded(at('containers'), 'container.json');
 
@@ -71,23 +71,25 @@ async function readDriver(dataRoot: string, name: string): Promise<DriverOwners>
 }
 
 /** Returns the images with a sound configuration whose layers exist. */
-async function imagesOn(dir: string, layers: OfflineStore['layers']): Promise<Map<string, ImageConfigDocument>> {
+async function imagesOn(root: string, layers: OfflineStore['layers']): Promise<Map<string, ImageConfigDocument>> {
   const found = new Map<string, ImageConfigDocument>();
-  for (const name of await list(dir)) {
+  const content = new ImageContent(root);
+  for (const name of await list(join(root, 'content'))) {
     if (!/^[0-9a-f]{64}$/.test(name)) continue;
-    const bytes = await readFile(join(dir, name));
-    if (createHash('sha256').update(bytes).digest('hex') !== name) continue;
-    const config = parsed(bytes);
+    const config = await readConfig(content, `sha256:${name}`);
     const top = config && chainOf(config.rootfs.diff_ids).at(-1);
     if (config && (top === undefined || layers.has(top))) found.set(name, config);
   }
   return found;
 }
 
-function parsed(bytes: Buffer): ImageConfigDocument | undefined {
+async function readConfig(content: ImageContent, id: Digest): Promise<ImageConfigDocument | undefined> {
   try {
-    const config = JSON.parse(bytes.toString('utf8')) as ImageConfigDocument | null;
-    return Array.isArray(config?.rootfs?.diff_ids) && config.rootfs.diff_ids.every(isDigest) ? config : undefined;
+    const bytes = await content.read(id, await content.readMetadata(id));
+    const config = bytes && (JSON.parse(bytes.toString('utf8')) as ImageConfigDocument | null);
+    return config && Array.isArray(config.rootfs?.diff_ids) && config.rootfs.diff_ids.every(isDigest)
+      ? config
+      : undefined;
   } catch {
     return undefined; // not an image: the start removes it
   }

@@ -46,8 +46,9 @@ export interface ImageConfigDocument {
 
 /** An image, immutable; a change of tags makes a new value. */
 export interface Image {
-  /** sha256 of the config bytes. */
+  /** This is the digest of its configuration, or of the manifest or index that it came with. */
   readonly id: Digest;
+  readonly configDigest: Digest;
   readonly config: ImageConfigDocument;
   readonly topLayer: Digest | undefined;
   /** Familiar form: `alpine:3`, `localhost:5000/a/b:latest`. */
@@ -70,6 +71,8 @@ export interface Image {
 
 export interface CreateImageOptions {
   readonly parent?: Digest;
+  /** How a registry or an archive has it. */
+  readonly published?: PublishedImage | undefined;
   /** The document in the bytes, of one who has made them from it: it is not read again. */
   readonly document?: ImageConfigDocument;
 }

@@ -1,4 +1,5 @@
 /** Contract of what transfers tell of their progress: facts, of which `src/http/api` makes the lines of a stream. */
+import type { OciDescriptor } from './published-image.js';
 
 export type ProgressFact =
   | { readonly kind: 'line'; readonly text: string; readonly id?: string }
@@ -13,6 +14,8 @@ export type ProgressFact =
       readonly total: number;
     }
   | { readonly kind: 'pushed'; readonly tag: string; readonly digest: string; readonly sizeBytes: number }
+  /** One manifest was pushed alone, because not all of its index is here. */
+  | { readonly kind: 'pushed-alone'; readonly index: OciDescriptor; readonly manifest: OciDescriptor }
   /** The work failed after its first line; nothing more follows. */
   | { readonly kind: 'failed'; readonly message: string };
 

@@ -100,13 +100,13 @@ function imagesOf(...contents: string[][]): TestImage[] {
     }));
     return {
       resolved: {
-        imageId: id,
+        configDigest: id,
         configBytes,
         layers: blobs,
         documents,
         published,
       } as unknown as ResolvedImage,
-      image: { id, published } as unknown as Image,
+      image: { id, configDigest: id, published } as unknown as Image,
       all: new Set([target.digest, entry.digest, id, ...layers.map(digestOf)]),
     };
   });
@@ -202,15 +202,15 @@ test('of two images of one index neither takes the place of the other', async ()
   await content.collect();
   assert.deepEqual(there(), new Set([...one.all, ...other.all]));
   const whole = await kept.imageOf(other.image);
-  assert.ok(whole?.index);
-  assert.equal(whole.index.document.digest, one.image.published?.target.digest);
+  assert.ok(whole?.isWhole);
+  assert.equal(whole.target.digest, one.image.published?.target.digest);
   assert.deepEqual(
-    whole.index.others.map(({ digest }) => digest),
+    whole.others.map(({ digest }) => digest),
     [one.image.published?.own],
   );
   content.blobs.delete(digestOf('a'));
   const half = await kept.imageOf(other.image);
-  assert.deepEqual([half?.manifest.digest, half?.index], [other.image.published?.own, undefined]);
+  assert.deepEqual([half?.manifest.digest, half?.isWhole, half?.others], [other.image.published?.own, false, []]);
 });
 
 test('a start lets go of what no image needs', async () => {

@@ -34,8 +34,12 @@ export interface KeptManifest extends WrittenManifest {
 /** An image as it was pulled. It stays until `close` is called. */
 export interface KeptImage {
   readonly manifest: KeptManifest;
-  /** The index that its name stood for, and the other manifests there; undefined unless all of that is kept. */
-  readonly index: { readonly document: WrittenManifest; readonly others: readonly KeptManifest[] } | undefined;
+  /** The index that its name stood for, or the manifest itself. */
+  readonly target: WrittenManifest;
+  /** The other manifests of the index that are kept, too. */
+  readonly others: readonly KeptManifest[];
+  /** False while the index names anything that is not kept. */
+  readonly isWhole: boolean;
   /** Returns the bytes of a blob. @throws EngineError not-found. */
   readonly open: (digest: Digest) => AsyncIterable<Buffer>;
   readonly close: () => void;
@@ -90,32 +94,36 @@ export class KeptContent {
   }
 
   /** Keeps the documents of an image, and its layers for as long as these. */
-  async keepImage({ imageId, configBytes, layers, documents, published }: ResolvedImage): Promise<void> {
+  async keepImage({ configDigest, configBytes, layers, documents, published }: ResolvedImage): Promise<void> {
     const { target, manifests, own } = published;
     const blobs = layers.map(({ blob }) => blob.digest);
     // The labels of other images of the same index stay.
     const position = manifests.findIndex(({ digest }) => digest === own);
     const entry = { [`${REFERENCE}.m.${position}`]: own };
-    const manifest = { [`${REFERENCE}.config`]: imageId, ...Object.fromEntries(blobs.map(referenceTo)) };
+    const manifest = { [`${REFERENCE}.config`]: configDigest, ...Object.fromEntries(blobs.map(referenceTo)) };
     await this.#attempt(target.digest, async () => {
-      await this.#write(imageId, configBytes, {});
+      await this.#write(configDigest, configBytes, {});
       for (const { digest, bytes } of documents.toReversed())
         await this.#write(digest, bytes, digest === own ? manifest : entry);
       this.#targets.add(target.digest);
-      const rest = [imageId, own, ...blobs].filter((digest) => !this.#targets.has(digest));
+      const rest = [configDigest, own, ...blobs].filter((digest) => !this.#targets.has(digest));
       await this.#deps.content.letGo(this.#deps.lease(), rest);
     });
   }
 
   /** Returns an image, if its manifest and all that this names are kept. */
-  async imageOf({ id, published }: Pick<Image, 'id' | 'published'>): Promise<KeptImage | undefined> {
+  async imageOf({
+    configDigest,
+    published,
+  }: Pick<Image, 'configDigest' | 'published'>): Promise<KeptImage | undefined> {
     if (published === undefined || !this.#targets.has(published.target.digest)) return undefined;
     const { target, manifests, own } = published;
     const close = this.#pin(target.digest);
     const open = (digest: Digest): AsyncIterable<Buffer> => this.open(digest);
     try {
       const manifest = await this.#manifest(own, manifests.find(({ digest }) => digest === own)?.mediaType);
-      if (manifest?.config.digest === id) return { manifest, index: await this.#index(published), open, close };
+      const document = manifest?.config.digest === configDigest && (await this.#target(published, manifest));
+      if (manifest && document) return { manifest, ...document, open, close };
     } catch (error) {
       close();
       throw error;
@@ -124,31 +132,41 @@ export class KeptContent {
     return undefined;
   }
 
-  async #index({ target, own }: PublishedImage): Promise<KeptImage['index']> {
-    if (target.digest === own) return undefined;
-    const bytes = await buffer(this.open(target.digest));
+  async #target(
+    { target, own }: PublishedImage,
+    manifest: KeptManifest,
+  ): Promise<Pick<KeptImage, 'target' | 'others' | 'isWhole'> | undefined> {
+    if (target.digest === own) return { target: manifest, others: [], isWhole: true };
+    const bytes = await this.#document(target.digest);
+    if (bytes === undefined) return undefined;
     const index = parseManifest(bytes, target.mediaType, target.digest);
     if (index.kind !== 'index') return undefined;
     const others: KeptManifest[] = [];
+    let isWhole = true;
     for (const { digest, mediaType } of index.manifests) {
-      const other = digest === own ? undefined : await this.#manifest(digest, mediaType);
+      if (digest === own) continue;
+      const other = await this.#manifest(digest, mediaType);
       if (other) others.push(other);
-      else if (digest !== own) return undefined;
+      else isWhole = false;
     }
-    return { document: { bytes, digest: target.digest, mediaType: index.mediaType }, others };
+    return { target: { bytes, digest: target.digest, mediaType: index.mediaType }, others, isWhole };
   }
 
   async #manifest(digest: Digest, type: string | undefined): Promise<KeptManifest | undefined> {
     const { content } = this.#deps;
-    const size = await content.sizeOf(digest);
-    if (size === undefined || size > MAX_MANIFEST_BYTES) return undefined;
-    const bytes = await buffer(this.open(digest));
-    const manifest = imageManifest(bytes, type, digest);
-    if (manifest === undefined) return undefined;
+    const bytes = await this.#document(digest);
+    const manifest = bytes && imageManifest(bytes, type, digest);
+    if (bytes === undefined || manifest === undefined) return undefined;
     const { config, layers, mediaType } = manifest;
     for (const blob of [config, ...layers])
       if ((await content.sizeOf(blob.digest)) !== blob.sizeBytes) return undefined;
     return { bytes, digest, mediaType, config, layers };
+  }
+
+  /** Returns the bytes of a manifest or index; undefined when it is not there, or larger than any of them. */
+  async #document(digest: Digest): Promise<Buffer | undefined> {
+    const size = await this.#deps.content.sizeOf(digest);
+    return size === undefined || size > MAX_MANIFEST_BYTES ? undefined : buffer(this.open(digest));
   }
 
   /** Returns the bytes of a blob. @throws EngineError not-found. */

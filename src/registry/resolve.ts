@@ -33,7 +33,7 @@ export interface ResolvedLayer {
 export interface ResolvedImage {
   /** Digest of what the reference names: an index or a manifest. */
   readonly digest: Digest;
-  readonly imageId: Digest;
+  readonly configDigest: Digest;
   readonly configBytes: Buffer;
   readonly layers: readonly ResolvedLayer[];
   readonly published: PublishedImage;
@@ -44,7 +44,7 @@ export interface ResolvedImage {
 }
 
 /** Returns the bytes of a config that is in the image store already, so that it is not fetched again. */
-export type KnownConfig = (imageId: Digest) => Promise<Buffer | undefined>;
+export type KnownConfig = (configDigest: Digest) => Promise<Buffer | undefined>;
 
 /**
  * Resolves an image at one host. Throws with the texts that clients know: not-found for denied, unknown repository,
@@ -67,15 +67,15 @@ export async function resolveImage(
       parsed.kind === 'image'
         ? { image: parsed, fetched: top }
         : await fetchChild(parsed.manifests, wanted, manifestAt);
-    const imageId = image.config.digest;
+    const configDigest = image.config.digest;
     const fetchConfig = (): Promise<Buffer> =>
       withGrant(access, scope, signal, (grant) => getBlob(grant, wanted.repository, image.config, options));
-    const configBytes = (await known(imageId)) ?? (await fetchConfig());
+    const configBytes = (await known(configDigest)) ?? (await fetchConfig());
     const config = parseConfig(configBytes);
     const warnings = parsed.kind === 'image' ? platformWarnings(config, wanted) : [];
     return {
       digest: top.digest,
-      imageId,
+      configDigest,
       configBytes,
       layers: layersOf(image, config),
       published: publishedAs({ digest: top.digest, sizeBytes: top.bytes.length }, parsed, fetched.digest),

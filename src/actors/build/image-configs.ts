@@ -34,8 +34,7 @@ export class ImageConfigs {
     if (present !== undefined) return present;
     const reference = withDefaultTag(parseReference(name));
     const granted = await credentials(reference.domain);
-    const known = async (id: Digest): Promise<Buffer | undefined> =>
-      this.images.get(id) ? this.images.configBytes(id) : undefined;
+    const known = (id: Digest): Promise<Buffer | undefined> => this.images.knownConfig(id);
     const { digest, configBytes } = await this.queries.resolve(reference, platform, granted, known, signal);
     return { digest, config: configBytes };
   }

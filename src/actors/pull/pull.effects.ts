@@ -65,13 +65,13 @@ export class PullWork implements PullEffects {
       familiarName: familiarName(reference),
       familiarString: familiarString(reference),
     };
-    const known = async (id: Digest): Promise<Buffer | undefined> =>
-      images.get(id) ? images.configBytes(id) : undefined;
+    const known = (digest: Digest): Promise<Buffer | undefined> => images.knownConfig(digest);
     let failure: unknown;
     for (const [index, access] of accesses.entries()) {
       try {
         const image = await resolveImage(access, wanted, known, signal);
-        return { image, hosts: accesses.slice(index).map(({ host }) => host) };
+        const imageId = images.idFor(image.configDigest, image.published);
+        return { image, imageId, hosts: accesses.slice(index).map(({ host }) => host) };
       } catch (error) {
         failure = error;
         // A mirror may lack or refuse anything, so the next host is asked. A layer that we cannot use is the same at
@@ -124,10 +124,10 @@ export class PullWork implements PullEffects {
     const { pull, located } = job;
     const { image, hosts } = located;
     const held: Digest[] = [];
-    const ends = [images.hold(image.imageId), kept?.pulling()];
+    const ends = [images.holdComing(image.configDigest, image.published), kept?.pulling()];
     this.#held.set(pull.id, { layers: held, letGo: () => ends.splice(0).forEach((end) => end?.()) });
     const progress = this.#deps.progress(job);
-    if (images.get(image.imageId)) {
+    if (images.get(located.imageId)) {
       progress.cached();
       return;
     }
@@ -190,7 +190,7 @@ export class PullWork implements PullEffects {
     const repository = canonicalName(reference);
     const progress = this.#deps.progress({ pull, located });
     try {
-      const stored = await images.create(image.configBytes);
+      const stored = await images.create(image.configBytes, { published: image.published });
       await Promise.all(
         image.layers.map(({ diffId, blob }) =>
           records.add(diffId, {
@@ -206,7 +206,9 @@ export class PullWork implements PullEffects {
       if (isNews) progress.renewed();
       await images.setPublished(stored.id, image.published);
       await kept?.keepImage(image);
-      await images.addDigest(`${repository}@${image.digest}`, stored.id);
+      // Where it is the ID, each name has this digest.
+      if (image.digest !== stored.id || reference.digest !== undefined)
+        await images.addDigest(`${repository}@${image.digest}`, stored.id);
       if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
       for (const warning of image.warnings) progress.say(warning);
       const shown = familiarString(reference);

@@ -1,5 +1,6 @@
 /** The actor of a pull is told these messages, and its effects hand these values to each other. */
 import type { ImageReference } from '../../images/reference.js';
+import type { Digest } from '../../ports/storage.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
 import type { Platform } from '../../registry/platform.js';
@@ -20,6 +21,8 @@ export interface PullInput extends PullRequest {
 /** An image resolved at the host that has it. */
 export interface LocatedImage {
   readonly image: ResolvedImage;
+  /** The ID that it has, or gets, in the store. */
+  readonly imageId: Digest;
   /** The hosts to fetch layers from; the one that resolved the image comes first. */
   readonly hosts: readonly RegistryHost[];
 }

@@ -24,7 +24,8 @@ export function finalRecord(job: PullJob, end: { readonly isNew: boolean; readon
 }
 
 function pullRecord({ pull, located }: PullJob, phase: 'resolve' | 'done' | 'failed', detail: Detail): ProgressRecord {
-  const { digest, imageId } = located.image;
+  const { imageId, image } = located;
+  const { digest } = image;
   return { kind: 'pull', phase, reference: canonicalString(pull.reference), digest, imageId, ...detail };
 }
 

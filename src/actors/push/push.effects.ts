@@ -13,7 +13,7 @@ import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Image } from '../../ports/images.js';
 import type { ImageSet } from '../../build/outputs/image-set.js';
-import type { PublishedImage } from '../../ports/published-image.js';
+import type { OciDescriptor, PublishedImage } from '../../ports/published-image.js';
 import type { ProgressFact } from '../../ports/progress.js';
 import type { Digest } from '../../ports/storage.js';
 import { type RegistryAccess, withGrant } from '../../registry/access.js';
@@ -113,15 +113,18 @@ export class PushWork {
       const asPulled = kept?.manifest;
       const place: UploadTarget = { access, domain: reference.domain, path: reference.path };
       const blobs = await this.#uploadLayers(image, asPulled, place, board, signal);
-      await pushConfig(place, image.id, config, signal);
+      await pushConfig(place, image.configDigest, config, signal);
       const tag = reference.tag ?? 'latest';
-      const { digest, bytes, mediaType } = kept?.index
-        ? await this.#pushIndex(place, tag, kept, kept.index, signal)
+      const index = kept && kept.target !== kept.manifest ? kept : undefined;
+      const { digest, bytes, mediaType } = index?.isWhole
+        ? await this.#pushIndex(place, tag, index, signal)
         : await pushManifest(place, tag, { config, blobs, asPulled }, signal);
       board.say({ kind: 'line', text: `${tag}: digest: ${digest} size: ${bytes.length}` });
       board.say({ kind: 'pushed', tag, digest, sizeBytes: bytes.length });
-      const target = { mediaType, digest, size: bytes.length };
-      const published = kept?.index ? image.published : undefined;
+      const target = descriptorOf({ digest, bytes, mediaType });
+      if (index && !index.isWhole)
+        board.say({ kind: 'pushed-alone', index: descriptorOf(index.target), manifest: target });
+      const published = index?.isWhole ? image.published : undefined;
       await this.#note(reference, image.id, published ?? { target, manifests: [target], own: digest });
     } finally {
       kept?.close();
@@ -133,8 +136,7 @@ export class PushWork {
   async #pushIndex(
     target: UploadTarget,
     tag: string,
-    { manifest, open }: KeptImage,
-    { document, others }: NonNullable<KeptImage['index']>,
+    { manifest, target: document, others, open }: KeptImage,
     signal: AbortSignal,
   ): Promise<WrittenManifest> {
     const digests = new Set(others.flatMap(({ config, layers }) => [config, ...layers]).map(({ digest }) => digest));
@@ -153,9 +155,10 @@ export class PushWork {
     // The store has images of one platform.
     if (only === undefined || others.length > 0) return;
     const { manifest, attestation, config } = only;
-    if (this.#deps.images.idOf(canonicalString(reference)) !== config.descriptor.digest) return;
+    const image = this.#imageOf(reference);
+    if (image?.configDigest !== config.descriptor.digest) return;
     const manifests = [manifest.descriptor, ...(attestation ? [attestation.manifest.descriptor] : [])];
-    await this.#note(reference, config.descriptor.digest, {
+    await this.#note(reference, image.id, {
       target: descriptor,
       manifests,
       own: manifest.descriptor.digest,
@@ -165,7 +168,9 @@ export class PushWork {
   async #note(reference: ImageReference, id: Digest, published: PublishedImage): Promise<void> {
     const { images } = this.#deps;
     if (!images.get(id)) return;
-    await images.addDigest(`${canonicalName(reference)}@${published.target.digest}`, id);
+    const { digest } = published.target;
+    // Where it is the ID, each name has this digest.
+    if (digest !== id) await images.addDigest(`${canonicalName(reference)}@${digest}`, id);
     // An index that the image was pulled with says more than this.
     await images.describe(id, published);
   }
@@ -291,6 +296,10 @@ export async function untilOneFails<T>(
   await Promise.all(begin(AbortSignal.any([signal, abort.signal])).map(settle));
   if (failure !== undefined) throw signal.aborted ? signal.reason : failure;
   return done;
+}
+
+function descriptorOf({ mediaType, digest, bytes }: WrittenManifest): OciDescriptor {
+  return { mediaType, digest, size: bytes.length };
 }
 
 export async function pushConfig(

@@ -34,6 +34,8 @@ test('messages end with CR LF', () => {
   );
 });
 
+const one = { mediaType: 'm', digest: 'sha256:0', size: 2 } as const;
+
 test('every fact has the form that clients know', () => {
   const lines = (
     [
@@ -41,6 +43,7 @@ test('every fact has the form that clients know', () => {
       { kind: 'line', text: 'Digest: sha256:0' },
       { kind: 'bytes', status: 'Downloading', id: 'abc', current: 1, total: 1 },
       { kind: 'pushed', tag: 'latest', digest: 'sha256:0', sizeBytes: 7 },
+      { kind: 'pushed-alone', index: { ...one, digest: 'sha256:1' }, manifest: one },
       { kind: 'failed', message: 'broken' },
     ] as const
   ).map((fact) => encodeProgress(fact).trimEnd());
@@ -50,6 +53,9 @@ test('every fact has the form that clients know', () => {
     '{"status":"Downloading","progressDetail":{"current":1,"total":1},' +
       `"progress":"[${'='.repeat(50)}>]       1B/1B","id":"abc"}`,
     '{"progressDetail":{},"aux":{"Tag":"latest","Digest":"sha256:0","Size":7}}',
+    '{"progressDetail":{},"aux":{"manifestPushedInsteadOfIndex":true,' +
+      '"originalIndex":{"mediaType":"m","digest":"sha256:1","size":2},' +
+      '"selectedManifest":{"mediaType":"m","digest":"sha256:0","size":2}}}',
     '{"errorDetail":{"message":"broken"},"error":"broken"}',
   ]);
 });

@@ -53,6 +53,10 @@ function messageOf(fact: ProgressFact): object {
     }
     case 'pushed':
       return { progressDetail: {}, aux: { Tag: fact.tag, Digest: fact.digest, Size: fact.sizeBytes } };
+    case 'pushed-alone': {
+      const { index: originalIndex, manifest: selectedManifest } = fact;
+      return { progressDetail: {}, aux: { manifestPushedInsteadOfIndex: true, originalIndex, selectedManifest } };
+    }
     default:
       return { errorDetail: { message: fact.message }, error: fact.message };
   }

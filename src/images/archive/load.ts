@@ -55,9 +55,10 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
       signal.throwIfAborted();
       ids.push(await loader.load(plan, say));
     }
-    for (const [at, { parent }] of plans.entries()) {
-      const id = ids[at];
-      if (id !== undefined && parent !== undefined && ids.includes(parent)) await setParent(deps.images, id, parent);
+    const loaded = new Map(plans.map(({ configDigest }, at) => [configDigest, ids[at]]));
+    for (const [at, plan] of plans.entries()) {
+      const [id, parent] = [ids[at], plan.parent && loaded.get(plan.parent)];
+      if (id !== undefined && parent !== undefined) await setParent(deps.images, id, parent);
     }
     if ((plans.at(-1)?.names.length ?? 0) === 0) for (const id of ids) say(`Loaded image ID: ${id}\n`);
   } finally {
@@ -111,11 +112,11 @@ class Loader {
   }
 
   async load(
-    { id, configBytes, diffIds, layers: found, names, published }: PlannedImage,
+    { configDigest, configBytes, diffIds, layers: found, names, published }: PlannedImage,
     say: (line: string) => void,
   ): Promise<Digest> {
     const { images, layers, emit } = this.#deps;
-    const letGo = images.hold(id);
+    const letGo = images.holdComing(configDigest, published);
     try {
       let below: Digest | undefined;
       for (const [at, diffId] of diffIds.entries()) {
@@ -125,7 +126,8 @@ class Loader {
         this.retained.push(chain);
         below = chain;
       }
-      const image = await images.create(Buffer.from(configBytes.buffer, configBytes.byteOffset, configBytes.length));
+      const bytes = Buffer.from(configBytes.buffer, configBytes.byteOffset, configBytes.length);
+      const image = await images.create(bytes, { published });
       if (published) await images.describe(image.id, published);
       if (names.length > 0) await this.#name(names, image, say);
       emit('load', image.id, eventAttributes(image, image.id));

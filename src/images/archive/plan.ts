@@ -13,8 +13,7 @@ import { isDigest, parseReference, withDefaultTag } from '../reference.js';
 import { type ArchiveFiles, badArchive as bad } from './files.js';
 
 export interface PlannedImage {
-  /** The digest of the configuration. */
-  readonly id: Digest;
+  readonly configDigest: Digest;
   readonly configBytes: Uint8Array;
   readonly diffIds: readonly Digest[];
   /**
@@ -76,10 +75,11 @@ export function planLoad(files: ArchiveFiles, platform: Platform | undefined, ho
 
 function planned(files: ArchiveFiles, draft: Draft): PlannedImage {
   const { configPath, config, layers, names, parent, published } = draft;
-  const [configBytes, id] = [files.document(configPath), files.digest(configPath)];
-  if (!configBytes || !id) throw bad(`the archive has no configuration ${JSON.stringify(configPath)}`);
+  const [configBytes, configDigest] = [files.document(configPath), files.digest(configPath)];
+  if (!configBytes || !configDigest) throw bad(`the archive has no configuration ${JSON.stringify(configPath)}`);
   const diffIds = config.rootfs?.diff_ids ?? [];
-  return { id, configBytes, diffIds, layers: layers.map((path) => found(files, path)), names, parent, published };
+  const places = layers.map((path) => found(files, path));
+  return { configDigest, configBytes, diffIds, layers: places, names, parent, published };
 }
 
 function found(files: ArchiveFiles, path: string): Outcome {

@@ -74,7 +74,7 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
   const index: Descriptor[] = [];
   const manifest: unknown[] = [];
   const repositories = new Map<string, Map<string, string>>();
-  const ids = new Set(selected.map(({ image }) => image.id));
+  const configs = new Map(selected.map(({ image }) => [image.id, image.configDigest]));
 
   for (const { image, names } of selected) {
     const mtimeSeconds = Math.floor(createdMs(image) / 1000);
@@ -89,11 +89,11 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
     const add = (content: Buffer, digest: Digest): void =>
       void blobs.set(digest, { digest, sizeBytes: content.length, mtimeSeconds, content });
     const config = await images.configBytes(image.id);
-    add(config, image.id);
+    add(config, image.configDigest);
     const document = jsonBytes({
       schemaVersion: 2,
       mediaType: MANIFEST_TYPE,
-      config: { mediaType: CONFIG_TYPE, digest: image.id, size: config.length },
+      config: { mediaType: CONFIG_TYPE, digest: image.configDigest, size: config.length },
       layers: stack,
     });
     const digest: Digest = `sha256:${createHash('sha256').update(document).digest('hex')}`;
@@ -109,13 +109,14 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
         annotations: { 'io.containerd.image.name': names[at] ?? '', 'org.opencontainers.image.ref.name': tag },
       });
       const repository = repositories.get(familiarName(reference)) ?? new Map<string, string>();
-      repositories.set(familiarName(reference), repository.set(tag, (diffIds.at(-1) ?? image.id).slice(7)));
+      repositories.set(familiarName(reference), repository.set(tag, (diffIds.at(-1) ?? image.configDigest).slice(7)));
     }
+    const parent = configs.get(image.parent as Digest);
     manifest.push({
-      Config: blobPath(image.id),
+      Config: blobPath(image.configDigest),
       RepoTags: references.length === 0 ? null : references.map(familiarString),
       Layers: diffIds.map(blobPath),
-      ...(ids.has(image.parent as Digest) ? { Parent: image.parent } : {}),
+      ...(parent === undefined ? {} : { Parent: parent }),
       LayerSources: Object.fromEntries(stack.map((layer) => [layer.digest, layer])),
     });
   }

@@ -76,11 +76,13 @@ export class BaseImages {
     const { pull, credentials } = request;
     const { digest, config } = await deps.configs.find({ name, platform, pull, credentials }, this.signal);
     const image = deps.images.get(digest);
-    if (image === undefined) {
+    const configDigest = digestOf(config);
+    // An index is the ID of the image of one platform only.
+    if (image?.configDigest !== configDigest) {
       const document = parseConfig(config);
       const topLayer = topOf(document);
       const shown = pinned(name, digest);
-      return { name, shown, platform, id: digestOf(config), names: [], config: document, topLayer };
+      return { name, shown, platform, id: configDigest, names: [], config: document, topLayer };
     }
     const letGo = deps.images.hold(image.id);
     this.tools.atEnd(async () => letGo());
@@ -92,7 +94,7 @@ export class BaseImages {
 
 /** Returns the step that gives the files of an image, which is pulled then if it is not here. */
 export function imageStep(image: BaseImage, label: string, lines: LineRange | undefined): PlannedStep {
-  const { name, shown, platform, id, topLayer } = image;
+  const { name, shown, platform, topLayer } = image;
   const operation: Operation = {
     identity: ['image', topLayer ?? null],
     description: `pulled from ${name}`,
@@ -107,8 +109,8 @@ export function imageStep(image: BaseImage, label: string, lines: LineRange | un
         // By digest no tag changes: it goes on to name an image that this host can run.
         const pulled = platform === undefined ? name : shown;
         const wanted = { name: pulled, platform, onLine: (line: string) => statuses.add(line) };
-        await baseImage(deps, wanted, { ...request, pull: false }, signal);
-        if (deps.images.get(id)?.topLayer !== topLayer) throw dataLoss(`image ${name} is another one now`);
+        const now = await baseImage(deps, wanted, { ...request, pull: false }, signal);
+        if (now.topLayer !== topLayer) throw dataLoss(`image ${name} is another one now`);
       }
       layers.hold(topLayer);
       return { layer: topLayer };
