@@ -139,7 +139,7 @@ export class ClassicBuild {
     const triggers = state.config.OnBuild ?? [];
     if (triggers.length > 0) {
       this.#say(`# Executing ${triggers.length} build trigger${triggers.length > 1 ? 's' : ''}\n`);
-      this.#graph.addTriggers(stage.index, triggers);
+      await inTurns(this.#graph.addTriggers(stage.index, triggers), this.signal);
       state = { ...state, config: { ...state.config, OnBuild: null } };
     }
     const work = { state, usesCache: this.request.noCache === undefined };

@@ -91,7 +91,7 @@ function* walk(
   const graph = yield* StageGraph.parts(dockerfile, { ...options, observer: baseObserver(checks, options.host) });
   for (const index of chosen(graph, options)) {
     const facts = factsOf(graph, index, options);
-    graph.addTriggers(index, [...(facts?.triggers ?? []), ...graph.stageTriggers(index)]);
+    yield* graph.addTriggers(index, [...(facts?.triggers ?? []), ...graph.stageTriggers(index)]);
   }
   const indexes = chosen(graph, options);
   for (const index of indexes) lookUpSources(graph.stages[index], options);

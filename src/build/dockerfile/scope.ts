@@ -117,6 +117,12 @@ export class StageScope {
   /** The arguments in the order of their declaration, for RUN and its record. A name may be there twice. */
   readonly args: ArgValue[];
   readonly #declared: Set<string>;
+  #characters = 0;
+  /** For the steps of RUN, which share these texts: made for the first one, and kept as the variables change. */
+  #entries: Map<string, string> | undefined;
+  #list: readonly string[] | undefined;
+  #shownArgs: Map<string, string> | undefined;
+  #shown: string | undefined;
 
   constructor(
     { imageEnv, stage }: StageBase,
@@ -129,6 +135,51 @@ export class StageScope {
     this.env = new Map([...(stage?.env ?? []), ...this.imageEnv]);
     this.args = [...(stage?.args ?? [])];
     this.#declared = new Set(this.args.map(({ key }) => key));
+    for (const [key, value] of this.env) this.#characters += key.length + value.length;
+  }
+
+  /** Length of the names and values of all variables. */
+  get characters(): number {
+    return this.#characters;
+  }
+
+  /** Returns `NAME=value` of each variable: the same list as long as none changes. */
+  entries(): readonly string[] {
+    this.#entries ??= new Map([...this.env].map(([key, value]) => [key, `${key}=${value}`]));
+    this.#list ??= [...this.#entries.values()];
+    return this.#list;
+  }
+
+  /**
+   * Returns the arguments as the history tells them of a RUN, `|2 A=1 B=2`: the last value of each, in the order of the
+   * first. Empty when there are none. It is the same text as long as none changes.
+   */
+  shownArgs(): string {
+    if (this.#shownArgs === undefined) {
+      this.#shownArgs = new Map();
+      for (const { key, value } of this.args) this.#shownArgs.set(key, this.#shownArg(key, value));
+    }
+    const { size } = this.#shownArgs;
+    this.#shown ??= size === 0 ? '' : `|${size} ${[...this.#shownArgs.values()].join(' ')}`;
+    return this.#shown;
+  }
+
+  #shownArg(key: string, value: string | undefined): string {
+    return `${key}=${this.env.get(key) ?? value ?? ''}`;
+  }
+
+  #set(key: string, value: string): void {
+    const before = this.env.get(key);
+    this.#characters += value.length - (before?.length ?? -key.length);
+    this.env.set(key, value);
+    this.#entries?.set(key, `${key}=${value}`);
+    this.#list = undefined;
+    if (this.#shownArgs?.has(key)) this.#show(key, undefined);
+  }
+
+  #show(key: string, value: string | undefined): void {
+    this.#shownArgs?.set(key, this.#shownArg(key, value));
+    this.#shown = undefined;
   }
 
   /** Returns the value that an argument has in the stage, or else before the first one. */
@@ -155,7 +206,7 @@ export class StageScope {
     );
     if (expanded.kind === 'ENV') {
       for (const { key, value } of expanded.pairs) {
-        this.env.set(key, value);
+        this.#set(key, value);
         this.imageEnv.set(key, value);
       }
     }
@@ -173,8 +224,9 @@ export class StageScope {
             ? this.globals.values.get(arg.key)
             : this.expander.matches(arg.value, environmentOf(this.env), report).result;
       }
-      if (value !== undefined && !NOT_IN_ENVIRONMENT.has(arg.key)) this.env.set(arg.key, value);
+      if (value !== undefined && !NOT_IN_ENVIRONMENT.has(arg.key)) this.#set(arg.key, value);
       this.args.push({ key: arg.key, value });
+      this.#show(arg.key, value);
       this.#declared.add(arg.key);
       args.push({ ...arg, value });
     }

@@ -63,7 +63,7 @@ describe('stages', () => {
 
   it('get the triggers of their base, which may need more stages', () => {
     const made = graph('FROM a AS x\nFROM b');
-    made.addTriggers(1, ['COPY --from=x /a /b', 'RUN c']);
+    whole(made.addTriggers(1, ['COPY --from=x /a /b', 'RUN c']));
     assert.deepEqual(made.reachable(), [0, 1]);
     assert.deepEqual(
       made.stages[1]?.instructions.map(({ kind, lines }) => [kind, lines.start]),
@@ -72,6 +72,14 @@ describe('stages', () => {
         ['RUN', 2],
       ],
     );
+    // Each stage that is based on one with many triggers has all of them.
+    whole(
+      made.addTriggers(
+        0,
+        Array.from({ length: 9_998 }, () => 'RUN d'),
+      ),
+    );
+    assert.throws(() => whole(made.addTriggers(1, ['RUN e'])), /the stages have more than 10000 triggers/);
   });
 
   it('may be replaced by a context for a platform', () => {
@@ -145,6 +153,26 @@ describe('variables of a stage', () => {
     );
     assert.deepEqual([...imageEnv.keys()], ['BASE', 'PATH', 'E', 'F']);
     assert.deepEqual(args.at(2), { key: 'i', value: undefined });
+  });
+
+  it('are listed for the steps of RUN, which share a list as long as nothing changes', () => {
+    const made = graph('FROM a\nARG k=1\nRUN a\nRUN b\nENV l=22\nARG m\nENV k=33\nARG k\nRUN c');
+    const scope = new StageScope({ imageEnv: [['PATH', '/p']] }, made.globals, new Map(), made.expander);
+    const lists: (readonly string[])[] = [];
+    const shown: string[] = [];
+    for (const instruction of made.stages[0]?.instructions ?? []) {
+      whole(scope.next(instruction));
+      if (instruction.kind !== 'RUN') continue;
+      lists.push(scope.entries());
+      shown.push(scope.shownArgs());
+      assert.equal(scope.characters, [...scope.env].flat().join('').length);
+    }
+    assert.equal(lists[0], lists[1]);
+    assert.deepEqual(lists.slice(1), [
+      ['PATH=/p', 'k=1'],
+      ['PATH=/p', 'k=33', 'l=22'],
+    ]);
+    assert.deepEqual(shown, ['|1 k=1', '|1 k=1', '|2 k=33 m=']);
   });
 
   it('go on in a stage that is based on this one', () => {

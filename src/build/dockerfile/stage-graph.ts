@@ -72,12 +72,16 @@ interface Step {
   readonly next: Iterator<readonly [Instruction, number]>;
 }
 
+/** Instructions of the triggers of all stages together: each stage has those of its base anew. */
+const MAX_TRIGGERS = 10_000;
+
 type Draft = { -readonly [K in keyof ResolvedStage]: ResolvedStage[K] } & {
   readonly sources: Map<Instruction, readonly (StageSource | undefined)[]>;
 };
 
 export class StageGraph {
   #target = 0;
+  #triggers = 0;
   readonly #stages: Draft[] = [];
   readonly #byName = new Map<string, number>();
 
@@ -164,14 +168,20 @@ export class StageGraph {
    * Puts the triggers of a base before the instructions of a stage. They may need stages that nothing else needs.
    * @throws DockerfileError
    */
-  addTriggers(index: number, expressions: readonly string[]): void {
+  *addTriggers(index: number, expressions: readonly string[]): Parts<void> {
     const draft = this.#stages[index];
     if (draft === undefined) return;
     const { lines } = draft.stage;
-    const triggers = expressions.map((expression) =>
-      atLines(lines, () => ({ ...withoutLines(() => parseTrigger(expression)), lines })),
-    );
-    for (const trigger of triggers) this.#addSources(draft, trigger);
+    this.#triggers += expressions.length;
+    if (this.#triggers > MAX_TRIGGERS)
+      throw new DockerfileError(`the stages have more than ${MAX_TRIGGERS} triggers of what they are based on`, lines);
+    const triggers: Instruction[] = [];
+    for (const expression of expressions) {
+      const trigger = atLines(lines, () => ({ ...withoutLines(() => parseTrigger(expression)), lines }));
+      this.#addSources(draft, trigger);
+      triggers.push(trigger);
+      yield;
+    }
     draft.instructions = [...triggers, ...draft.instructions];
     draft.triggers += triggers.length;
     this.#checkNames();

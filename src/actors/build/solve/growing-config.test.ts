@@ -42,6 +42,6 @@ describe('a configuration that grows', () => {
       assert.equal(grown(base, ['LABEL a=b', 'ENV a=b'], budget).config.ExposedPorts, ports);
     assert.throws(() => {
       for (let stage = 0; stage < 200; stage++) grown(base, ['EXPOSE 1/udp'], budget);
-    }, /the stages have too many labels, ports and volumes/);
+    }, /the stages have too many labels, ports, volumes and variables/);
   });
 });

@@ -67,12 +67,11 @@ export function copyText({ kind, chown, chmod, sources, inlineFiles, destination
   return [kind, ...flags, ...files, destination].join(' ') + LAYER_MARK;
 }
 
-/** Shows the arguments that were declared before, too: the last value of each, in the order of the first. */
-export function runText(words: readonly string[], scope: Pick<StageScope, 'args' | 'env'>): string {
-  const args = new Map<string, string>();
-  for (const { key, value } of scope.args) args.set(key, `${key}=${scope.env.get(key) ?? value ?? ''}`);
-  const shown = args.size === 0 ? [] : [`|${args.size}`, ...args.values()];
-  return ['RUN', ...shown, ...words].join(' ') + LAYER_MARK;
+/** Shows the arguments that were declared before, too. */
+export function runText(words: readonly string[], scope: Pick<StageScope, 'shownArgs'>): string {
+  const args = scope.shownArgs();
+  // Texts that are put together like this share the arguments, which may be long.
+  return `RUN ${args}${args === '' ? '' : ' '}${words.join(' ')}${LAYER_MARK}`;
 }
 
 /** Returns what a process of RUN is called in messages about it. */

@@ -9,8 +9,8 @@ import { invalid } from '../../../errors/engine-error.js';
 
 /** Characters of the variables of all RUN together. */
 const MAX_CHARACTERS = 1 << 26;
-/** Labels, ports and volumes that stages have from those that they are based on, of all stages together. */
-const MAX_INHERITED = 1 << 22;
+/** Labels, ports, volumes and variables that stages have from those that they are based on, of all stages together. */
+const MAX_INHERITED = 1 << 20;
 
 export class PlanBudget {
   readonly ports = new PortBudget();
@@ -18,14 +18,14 @@ export class PlanBudget {
   #inherited = 0;
 
   /** Call it before each instruction. @throws EngineError invalid when there is too much. */
-  spend({ kind }: Instruction, { env }: Pick<StageScope, 'env'>): void {
-    if (kind === 'RUN') for (const [name, value] of env) this.#characters += name.length + value.length;
+  spend({ kind }: Instruction, { characters }: Pick<StageScope, 'characters'>): void {
+    if (kind === 'RUN') this.#characters += characters;
     if (this.#characters > MAX_CHARACTERS) throw invalid('the variables of the steps of RUN are too long');
   }
 
   /** Notes that a stage has copied members of its base. @throws EngineError invalid when there is too much. */
   copy(count: number): void {
     this.#inherited += count;
-    if (this.#inherited > MAX_INHERITED) throw invalid('the stages have too many labels, ports and volumes');
+    if (this.#inherited > MAX_INHERITED) throw invalid('the stages have too many labels, ports, volumes and variables');
   }
 }

@@ -145,7 +145,9 @@ export class Planner {
     if (stage === undefined) return [];
     const begin = await this.#begin(stage);
     this.#begins.set(index, begin);
-    if (begin.triggers.length > 0 && !stage.isReplaced) this.#graph.addTriggers(index, begin.triggers);
+    if (begin.triggers.length > 0 && !stage.isReplaced) {
+      await inTurns(this.#graph.addTriggers(index, begin.triggers), this.inputs.signal);
+    }
     this.#graph.refuseForwardReferences([index]);
     const sources = this.#sourcesOf(index).flatMap((source) => (source?.kind === 'stage' ? [source.index] : []));
     return sources.filter((source) => !this.#plans.has(source)).sort((a, b) => a - b);
@@ -189,6 +191,7 @@ export class Planner {
     if (stage.isReplaced) return begin;
     const counter = this.#counter(stage);
     const last = stage.base.kind === 'image' ? await this.#imageStep(stage, counter.next()) : begin.last;
+    if (begin.scope) this.inputs.budget.copy(begin.scope.env.size + begin.scope.args.length);
     const scope = new StageScope(
       { imageEnv: variablesOf(begin.state.config.Env ?? []), stage: begin.scope },
       this.#graph.globals,

@@ -140,7 +140,7 @@ export class StagePlanner {
       return sources.length - 1;
     });
     const secrets = new Set(instruction.mounts.flatMap(({ type, env }) => (type === 'secret' && env ? [env] : [])));
-    const env = [...scope.env].map(([key, value]) => `${key}=${value}`);
+    const env = scope.entries();
     const network = stepNetwork(instruction, request.run);
     const operation = runOperation({ instruction, state: this.#state, network, words, argv, env, mountSources });
     const name = this.#nameOf(instruction, facts, secrets, words.summary);
