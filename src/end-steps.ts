@@ -4,7 +4,7 @@ import { stopContainers } from './actors/engine/shutdown.js';
 import type { EngineLife, Step } from './start-steps.js';
 import { removeTemporaryFiles } from './sys/files/temporary-directory.js';
 
-/** Replies in flight may take this long after the daemon was asked to stop. */
+/** Replies that have begun may take this long after the daemon was asked to stop, and other requests longer. */
 const LISTENER_CLOSE_MS = 2000;
 
 const END: readonly (readonly [what: string, end: Step])[] = [

@@ -61,6 +61,14 @@ export class ConnectionPool {
     this.#serve({ fd, gate, peer, answered: 0, isFresh: true });
   }
 
+  /**
+   * Looks at connections between requests now, instead of a moment after their last reply: from then on they can be
+   * passed on, or have a request that is being read.
+   */
+  parkIdle(): void {
+    for (const connection of this.#parkable) this.#takeBack(connection);
+  }
+
   #serve(connection: ParkedConnection): void {
     const { fd, gate, isFresh = false } = connection;
     if (gate.closing && !isFresh) return closeFd(fd);
@@ -119,6 +127,8 @@ export class ConnectionPool {
         leave(gate, waiting);
         closeFd(fd);
       },
+      // Its bytes were only looked at.
+      ...(connection.peer === undefined && { descriptor: fd }),
     };
     const arrivals = watchArrivals(fd, look);
     const timer = setTimeout(() => look(true), WHOLE_MS);

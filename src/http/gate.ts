@@ -14,6 +14,7 @@ export interface RequestSummary {
   readonly id: string;
   readonly method: string;
   readonly route: string;
+  /** `open` until its reply has begun. */
   readonly phase: string;
   readonly seconds: number;
 }
@@ -47,7 +48,7 @@ export class Gate {
   /** Exchanges that had no complete reply when their handler returned. */
   readonly pending = new Set<PendingExchange>();
   readonly connections = new Set<LiveConnection>();
-  /** Those of `connections` that are new: their first request is on its way, so a close waits for it for a moment. */
+  /** Those of `connections` whose request is on its way, as they are new or it has arrived: a close waits for it. */
   readonly #fresh = new Set<LiveConnection>();
   /** True when the listener is closing: connections end with their reply. */
   closing = false;
@@ -102,17 +103,17 @@ export class Gate {
     return this.#fresh.has(connection);
   }
 
-  /** The first request of the connection is yet to come. */
+  /** A request of the connection is to come at once. */
   expect(connection: LiveConnection): void {
     this.#fresh.add(connection);
   }
 
-  /** The first request of the connection is being served, or will not come. */
+  /** The request is being served, or will not come. */
   expectNoMore(connection: LiveConnection): void {
     if (this.#fresh.delete(connection)) this.#settle();
   }
 
-  /** Resolves when nothing is in flight and no first request is awaited. */
+  /** Resolves when nothing is in flight and no request is awaited. */
   idle(): Promise<void> {
     if (this.#isIdle) return Promise.resolve();
     return new Promise((resolve) => {

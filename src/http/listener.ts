@@ -43,8 +43,9 @@ export interface Listener {
   /** Returns the requests that have no complete reply now; hijacked connections are not among them. */
   inFlight(): readonly RequestSummary[];
   /**
-   * Stops accepting, ends idle connections, and cuts off after the limit what is still in flight. Hijacked
-   * connections are not touched: they belong to whoever hijacked them. Idempotent.
+   * Stops accepting, ends idle connections, cuts off after the limit replies that are still in flight, and after five
+   * times as long requests that nobody has begun to answer. Hijacked connections are not touched: they belong to
+   * whoever hijacked them. Idempotent.
    */
   close(limitMs: number): Promise<void>;
 }
@@ -68,6 +69,10 @@ const RESERVED_DESCRIPTORS = 0.25;
 const FIRST_REQUEST_MS = 1000;
 /** So many such connections are passed on; each takes a place in the service manager's store. */
 const MAX_PASSED = 256;
+/** Requests without the beginning of a reply may take so many times the limit of a close. */
+const UNANSWERED_LIMITS = 5;
+/** A step of a limit in time. */
+const STEP_MS = 10;
 /** Pause between looks at the replies that are still being sent. */
 const REPLYING_MS = 2;
 /** Pause of accepting when the system has no descriptors or memory left. */
@@ -107,7 +112,9 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
     // This may run in the middle of a connection's acceptance, or before its reply has left the HTTP library.
     await setImmediateAsync();
     await release();
+    pool.parkIdle();
     passOn(gate, keptName, kept);
+    gate.closing = true;
     await terminator?.idle(FIRST_REQUEST_MS);
     await drain(gate, limitMs);
     terminator?.close();
@@ -232,28 +239,37 @@ function startAccepting(fd: number, logger: Logger, serve: (connection: number) 
   };
 }
 
-/** Ends idle connections at once, new ones and the others with their reply, and all of them after the limit. */
+/** Ends idle connections at once, those with a request with their reply, and all of them after the limit. */
 async function drain(gate: Gate, limitMs: number): Promise<void> {
-  gate.closing = true;
   for (const connection of gate.connections) {
     if (connection.idle && !gate.isFresh(connection)) connection.close();
   }
-  const silent = setTimeout(() => {
+  const over = new AbortController();
+  const idleWithin = (ms: number): Promise<void> => Promise.race([gate.idle(), awake(ms, over.signal)]);
+  void awake(FIRST_REQUEST_MS, over.signal).then(() => {
     for (const connection of gate.connections) if (gate.isFresh(connection)) connection.close();
-  }, FIRST_REQUEST_MS);
+  });
+  await idleWithin(limitMs);
+  // A reply that has begun is mostly one that follows something, and has no end of its own.
+  for (const exchange of gate.pending) if (exchange.summary().phase !== 'open') exchange.abort();
+  await idleWithin(UNANSWERED_LIMITS * limitMs - limitMs);
   const giveUpAt = performance.now() + limitMs;
-  const limit = new AbortController();
-  const timeUp = setTimeoutAsync(limitMs, undefined, { signal: limit.signal });
-  await Promise.race([gate.idle(), timeUp]);
-  limit.abort();
-  clearTimeout(silent);
-  await timeUp.catch(() => undefined);
+  over.abort();
   for (const exchange of gate.pending) exchange.abort();
   // Large replies are with the HTTP library for longer than their handlers run.
   while (isReplying(gate) && performance.now() < giveUpAt) await setTimeoutAsync(REPLYING_MS);
   // The last replies leave the HTTP library's buffer when its turn of the event loop ends.
   await setImmediateAsync();
   for (const connection of gate.connections) connection.close();
+}
+
+/**
+ * Resolves after a time in which the event loop had its turns. When the machine has so much to do that the loop comes
+ * to its turns late, what it waits for is late as well, so a delay counts no more than a short step.
+ */
+async function awake(ms: number, signal: AbortSignal): Promise<void> {
+  for (let spent = 0; spent < ms && !signal.aborted; spent += STEP_MS)
+    await setTimeoutAsync(STEP_MS, undefined, { signal }).catch(() => undefined);
 }
 
 function isReplying({ connections }: Gate): boolean {

@@ -51,6 +51,8 @@ export class UwsConnection implements Transport, Parkable {
   readonly #app: UwsApp;
   #gate: Gate | undefined;
   #fd = -1;
+  /** The peer that was given with the socket, when that is not its other end. */
+  #givenPeer: Peer | undefined;
   #peer: Peer | undefined;
   /** The reply that is possible now; undefined between requests. */
   #res: HttpResponse | undefined;
@@ -96,18 +98,20 @@ export class UwsConnection implements Transport, Parkable {
   }
 
   /**
-   * Serves a connected socket. The descriptor is given away unless this throws.
+   * Serves a connected socket of which bytes have arrived. The descriptor is given away unless this throws.
    * @param requestBytes as `UwsParking.begin`.
    */
-  adopt({ fd, gate, peer, answered, isFresh }: ParkedConnection, requestBytes: number): void {
+  adopt({ fd, gate, peer, answered }: ParkedConnection, requestBytes: number): void {
     this.#app.adoptSocket(fd);
     this.#fd = fd;
+    this.#givenPeer = peer;
     this.#peer = peer;
     this.#isUnreadable = false;
     this.#gate = gate;
     this.#parking.begin(answered, requestBytes);
     gate.connections.add(this);
-    if (isFresh === true) gate.expect(this);
+    // The library has yet to read its request: until then it only seems to be idle.
+    gate.expect(this);
   }
 
   park(): ParkedConnection | undefined {
@@ -115,7 +119,7 @@ export class UwsConnection implements Transport, Parkable {
     if (gate === undefined || this.#res !== undefined || !this.#parking.hasReadNoMore(this.#fd)) return undefined;
     const fd = duplicateFd(this.#fd);
     stopCounting(fd);
-    const parked = { fd, gate, peer: this.#peer, answered: this.#parking.answered };
+    const parked = { fd, gate, peer: this.#givenPeer, answered: this.#parking.answered };
     // Closes the library's descriptor only: nothing is sent and the connection lives on in the duplicate.
     this.#app.close();
     return parked;

@@ -5,12 +5,13 @@
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
+import { DescriptorKeeper } from '../../src/sys/process/descriptor-keeper.js';
 import { Cleanup } from '../support/cleanup.js';
 import { removeContainers } from '../support/container-removal.js';
 import { engineOk } from '../support/engine-commands.js';
@@ -196,6 +197,32 @@ function readPid(): number {
   } catch {
     return 0;
   }
+}
+
+test("what is kept for containers is the daemon's again when a successor dies that had taken it over", async () => {
+  const id = await engineOk(engine, ['inspect', '-f', '{{.Id}}', 'web']);
+  const [inits, outputs] = [join(engine.dir, 'exec/supervisor/inits'), join(engine.dir, 'exec/keepers')];
+  const [own = ''] = kind.command(engine.dir, engine.socketPath);
+  const path = join(dir, 'dies-late');
+  for (let answer = 'done'; answer.includes('done');) {
+    const [keeper = assert.fail('nothing is kept')] = readdirSync(inits);
+    // The earlier keeper ends when the successor has everything. A successor that serves before it is killed is the
+    // next daemon, and another one is tried.
+    const isThere = `while [ -e ${join(inits, keeper)} ]; do :; done; kill -9 $$`;
+    writeFileSync(path, `#!/bin/sh\n( ${isThere} ) & exec ${own} "$@"\n`, { mode: 0o755 });
+    answer = await order(path);
+  }
+  await waitFor('the daemon to have its pidfile again', () => readPid() !== 0);
+  await engineOk(engine, ['exec', 'web', 'true']);
+  assert.deepEqual(await keptIn(inits), [id]);
+  assert.deepEqual(await keptIn(outputs), [`io/${id}`]);
+});
+
+/** Returns the names of what a keeper in this directory has for the next daemon. */
+async function keptIn(directory: string): Promise<string[]> {
+  const kept = await new DescriptorKeeper(directory).earlier();
+  for (const fd of [...kept.values()].flat()) closeSync(fd);
+  return [...kept.keys()];
 }
 
 test('only root may give the order', () => {
