@@ -1,16 +1,17 @@
 /**
  * Runs the child containerd. It survives when the daemon is killed, and the next daemon takes it over. So it has its
  * own session, and its log is a FIFO that it holds open in both directions: a missing reader neither kills nor blocks
- * it (until 1 MiB was logged). The end of that FIFO also tells when a taken-over process dies.
+ * it, until 1 MiB was logged, or 64 KiB where the user may have no larger pipe. The end of that FIFO also tells when a
+ * taken-over process dies.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, constants, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { messageOf, unavailable } from '../errors/engine-error.js';
+import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import { libc } from '../sys/ffi/libc.js';
+import { setPipeRoom } from '../sys/files/fd.js';
 import { guardBoot } from './boot-guard.js';
 import type { ContainerdPaths } from './containerd-config.js';
 import { deferred } from './deferred.js';
@@ -18,13 +19,7 @@ import { makeFifo, openFifoReader } from './fifo.js';
 import { LogLines } from './log-lines.js';
 import { Progress } from './progress.js';
 
-// linux/fcntl.h
-const F_SETPIPE_SZ = 1031;
 const LOG_BYTES = 1024 * 1024;
-const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
-  'fcntl',
-  'int fcntl(int fd, int command, int argument)',
-);
 
 const BOOTED = 'containerd successfully booted';
 // The line only tells early that the endpoint can be dialled; a containerd that words it otherwise starts later.
@@ -132,11 +127,20 @@ export function forgetContainerd(paths: ContainerdPaths): void {
   for (const file of [paths.pidFile, paths.log, paths.socket, paths.ttrpcSocket]) rmSync(file, { force: true });
 }
 
+/** Lets much be logged before anybody reads it, unless the user's pipes have too much already (EPERM: pipe(7)). */
+function giveRoom(log: number): void {
+  try {
+    setPipeRoom(log, LOG_BYTES);
+  } catch (error) {
+    if (!isEngineError(error) || error.code !== 'EPERM') throw error;
+  }
+}
+
 function spawnContainerd(paths: ContainerdPaths): ChildProcess {
   // Open for reading too, so that the log has a reader whatever becomes of us.
   const log = openSync(paths.log, constants.O_RDWR);
   try {
-    fcntl(log, F_SETPIPE_SZ, LOG_BYTES);
+    giveRoom(log);
     // Readiness is ours to tell the service manager, not containerd's.
     const { NOTIFY_SOCKET: _, ...env } = process.env;
     const child = spawn('containerd', ['--config', paths.config], {
