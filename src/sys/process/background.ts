@@ -11,12 +11,11 @@ import {
 } from 'node:fs';
 import { basename } from 'node:path';
 import { libc } from '../ffi/libc.js';
+import { memoryFile } from './memory-file.js';
 import { openPidfd } from './pidfd.js';
 import { onEnd, spawnProgram, takeStatus } from './spawn.js';
 
-// linux/memfd.h, linux/fcntl.h, asm/unistd.h (the same number everywhere)
-const MFD_CLOEXEC = 1;
-const MFD_ALLOW_SEALING = 2;
+// linux/fcntl.h, asm/unistd.h (the same number everywhere)
 const F_ADD_SEALS = 1033;
 const F_SEAL_GROW = 4;
 const SYS_PIDFD_SEND_SIGNAL = 424;
@@ -24,10 +23,6 @@ const SIGKILL = 9;
 /** Nobody reads what it complains of later, so no more is kept. */
 const COMPLAINT_BYTES = 4096;
 
-const memfdCreate = libc.checked<[name: string, flags: number]>(
-  'memfd_create',
-  'int memfd_create(const char *name, uint32_t flags)',
-);
 const addSeals = libc.checked<[fd: number, command: number, seals: number]>(
   'fcntl',
   'int fcntl(int fd, int command, int seals)',
@@ -58,7 +53,7 @@ export async function startInBackground(
   others: readonly number[] = [],
 ): Promise<BackgroundProcess & { complaint(): string }> {
   const none = openSync('/dev/null', constants.O_RDWR);
-  const errors = memfdCreate('stderr', MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const errors = memoryFile('stderr', true);
   try {
     ftruncateSync(errors, COMPLAINT_BYTES);
     addSeals(errors, F_ADD_SEALS, F_SEAL_GROW);

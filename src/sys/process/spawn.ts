@@ -6,10 +6,10 @@ import { closeSync, readSync, writeSync } from 'node:fs';
 import koffi from 'koffi';
 import { internal, type EngineError } from '../../errors/engine-error.js';
 import { libc, syscallError } from '../ffi/libc.js';
+import { memoryFile } from './memory-file.js';
 import { openPidfd } from './pidfd.js';
 
-// linux/memfd.h, sys/wait.h
-const MFD_CLOEXEC = 1;
+// sys/wait.h
 const WNOHANG = 1;
 /** More than any C library's posix_spawn_file_actions_t and posix_spawnattr_t. */
 const ACTIONS_BYTES = 512;
@@ -19,10 +19,6 @@ const POSIX_SPAWN_SETSID = 0x80;
 const SIGSET_BYTES = 128;
 const READ_BYTES = 1 << 16;
 
-const memfdCreate = libc.checked<[name: string, flags: number]>(
-  'memfd_create',
-  'int memfd_create(const char *name, uint32_t flags)',
-);
 const actionsInit = libc.func<[actions: Buffer]>('int posix_spawn_file_actions_init(void *actions)');
 const actionsDup2 = libc.func<[actions: Buffer, fd: number, newFd: number]>(
   'int posix_spawn_file_actions_adddup2(void *actions, int fd, int newfd)',
@@ -81,7 +77,7 @@ export interface ProgramResult {
 export async function runProgram(file: string, args: readonly string[], input = ''): Promise<ProgramResult> {
   const fds: number[] = [];
   const open = (name: string): number => {
-    const fd = memfdCreate(name, MFD_CLOEXEC);
+    const fd = memoryFile(name);
     fds.push(fd);
     return fd;
   };

@@ -9,7 +9,7 @@
  * A read-only subvolume cannot leave its directory, so the store moves the plain directory around it.
  */
 import { existsSync, lstatSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { invalid, messageOf } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
@@ -18,7 +18,8 @@ import { bindReadOnly } from '../../../sys/mount/mount.js';
 import type { WorkerPool } from '../../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
-import { LIMIT, TREE } from './places.js';
+import { originOf, TREE } from '../whole-tree.js';
+import { LIMIT } from './places.js';
 import { checkFileSystem, statusOf } from './probe.js';
 import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
 
@@ -94,8 +95,7 @@ class BtrfsDriver implements StorageDriver {
   ): Promise<void> {
     const { layout, workers, owner, leastBytes } = this.#parts;
     const sizeBytes = sizeFor(layout.root, options, leastBytes);
-    const image = below.find((path) => basename(path) === TREE);
-    const differences = below.filter((path) => path !== image).toReversed();
+    const { image, differences } = originOf(below);
     const make = (): Promise<void> =>
       workers.run('btrfs-make-container', { directory, image, differences, sizeBytes, owner });
     await (sizeBytes === undefined ? make() : keepingSizes(make));

@@ -15,7 +15,8 @@ import { toBytePath } from '../../byte-path.js';
 import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
-import { LIMIT, TREE } from './places.js';
+import { TREE } from '../whole-tree.js';
+import { LIMIT } from './places.js';
 
 /** Makes an empty subvolume. */
 export function makeTree({ at }: { readonly at: string }): void {

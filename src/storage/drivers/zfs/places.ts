@@ -9,9 +9,6 @@ import { join } from 'node:path';
  */
 export const DATASET_LINK = 'dataset';
 
-/** Where the dataset of a layer or a container is mounted, in its directory. */
-export const TREE = 'tree';
-
 /** The snapshot of a layer that the layers and containers above it are clones of. */
 export const SNAPSHOT = 'layer';
 

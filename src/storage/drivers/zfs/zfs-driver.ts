@@ -25,11 +25,12 @@ import { DIFFERENCE, type Layout } from '../../layers/layout.js';
 import { layerGone } from '../../storage-error.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
 import { lastOption } from '../size-option.js';
+import { originOf, TREE } from '../whole-tree.js';
 import { Datasets } from './datasets.js';
 import { hostZfs, type ZfsHost } from './host.js';
 import { zfsCounting } from './own-bytes.js';
 import { datasetAbove, openParent } from './parent.js';
-import { DATASET_LINK, datasetIn, TREE } from './places.js';
+import { DATASET_LINK, datasetIn } from './places.js';
 import { PoolStatus } from './pool.js';
 import { propertiesOf } from './properties.js';
 import { sizeFor } from './sizes.js';
@@ -149,8 +150,7 @@ class ZfsDriver implements StorageDriver {
   ): Promise<void> {
     const { owner } = this.#parts;
     const sizeBytes = await sizeFor(options, () => this.#mostBytes());
-    const image = below.find((path) => basename(path) === TREE);
-    const differences = below.filter((path) => path !== image).toReversed();
+    const { image, differences } = originOf(below);
     const name = await this.#make(directory, image, sizeBytes);
     await this.#fill(directory, name, { owner: image === undefined ? owner : undefined, differences });
     await detachMount(join(directory, TREE));
