@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
 const FOLDERS = ['src', 'test', 'bench', 'scripts'];
-const GENERATED = ['src/supervisor/proto/', 'src/http/buildkit/proto/'];
+const GENERATED = ['src/ports/proto/', 'src/supervisor/proto/', 'src/http/buildkit/proto/'];
 const MAX_COLUMNS = 120;
 
 const TABLE = 'a table: one row is one line';

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
 const FOLDERS = ['src', 'test', 'bench', 'scripts'];
-const GENERATED = ['src/supervisor/proto/', 'src/http/buildkit/proto/'];
+const GENERATED = ['src/ports/proto/', 'src/supervisor/proto/', 'src/http/buildkit/proto/'];
 
 /** Lines of a comment with `//` that go on from the line before do not begin one. */
 const BEGINNING =

@@ -6,5 +6,5 @@ import { run } from './ensure-packages.mjs';
 
 const PROGRAMS = ['-p', '@bufbuild/buf@1.75.0', '-p', '@bufbuild/protoc-gen-es@2.17.0'];
 
-for (const folder of ['src/supervisor/proto', 'src/http/buildkit/proto'])
+for (const folder of ['src/ports/proto', 'src/supervisor/proto', 'src/http/buildkit/proto'])
   run('npx', ['--yes', ...PROGRAMS, 'buf', 'generate', folder, '--template', `${folder}/buf.gen.yaml`]);

@@ -12,7 +12,7 @@ import {
   WriteAction,
   WriteContentRequestSchema,
   type WriteContentResponse,
-} from './proto/gen/content_pb.js';
+} from '../ports/proto/gen/content_pb.js';
 
 const TYPE = 'content';
 /** A piece is encoded on the main thread. This many bytes take a fraction of a millisecond. */
@@ -90,7 +90,7 @@ export class ContainerdContent implements Content {
     const stream = new WriteStream(this.#connection, lease, { ref, total: BigInt(sizeBytes), expected: digest });
     let begun = 0;
     try {
-      begun = await stream.ask({ action: WriteAction.STAT_UNSPECIFIED });
+      begun = await stream.ask({ action: WriteAction.STAT });
       let offset = begun;
       if (begun <= sizeBytes)
         for await (const data of inPieces(bytesFrom(begun))) {

@@ -11,7 +11,7 @@ import {
   WriteContentRequestSchema,
   type WriteContentResponse,
   WriteContentResponseSchema,
-} from './proto/gen/content_pb.js';
+} from '../../ports/proto/gen/content_pb.js';
 import type { Session } from './session.js';
 
 export interface ContentBlob {

@@ -4,7 +4,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { notFound } from '../../errors/engine-error.js';
 import { serverStream, unary, type Served } from './grpc-server.js';
 import type { BuildHistory } from './history.js';
-import { Content, type ReadContentResponseSchema } from './proto/gen/content_pb.js';
+import { Content, type ReadContentResponseSchema } from '../../ports/proto/gen/content_pb.js';
 
 const PIECE_BYTES = 1024 * 1024;
 

@@ -13,7 +13,7 @@ import { gatewayMethods } from './gateway.js';
 import { GrpcServer } from './grpc-server.js';
 import type { BuildHistory } from './history.js';
 import { Control } from './proto/gen/control_pb.js';
-import { Content } from './proto/gen/content_pb.js';
+import { Content } from '../../ports/proto/gen/content_pb.js';
 import { LLBBridge } from './proto/gen/gateway_pb.js';
 import type { RequestBodies } from './request-bodies.js';
 import type { Sessions } from './session.js';
