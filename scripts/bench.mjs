@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { ROOT } from './ensure-packages.mjs';
 import { peerOf } from './peers.mjs';
-import { command, prepare } from './prepare.mjs';
+import { command, prepare, using } from './prepare.mjs';
 
 await command('npm run bench', async () => {
   if (process.getuid() !== 0) throw new Error('the bench runs real containers: run it as root');
@@ -17,8 +17,7 @@ await command('npm run bench', async () => {
   prepare('bench', peer);
   // Both engines change bridges and firewall rules: in a network namespace that goes with this process.
   const child = spawn(
-    'unshare',
-    ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'bench', 'run.js'), ...rest],
+    ...using('unshare', ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'bench', 'run.js'), ...rest]),
     { cwd: ROOT, stdio: 'inherit' },
   );
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));

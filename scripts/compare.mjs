@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { ROOT } from './ensure-packages.mjs';
 import { peerOf } from './peers.mjs';
-import { command, prepare } from './prepare.mjs';
+import { command, prepare, using } from './prepare.mjs';
 
 await command('npm run compare', async () => {
   if (process.getuid() !== 0) throw new Error('the comparison runs real containers: run it as root');
@@ -15,8 +15,13 @@ await command('npm run compare', async () => {
   prepare('bench', peer);
   // dockerd rewrites bridges and firewall rules: in a network namespace that goes with this process.
   const child = spawn(
-    'unshare',
-    ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'test', 'compare', 'run.js'), ...rest],
+    ...using('unshare', [
+      '--net',
+      '--mount',
+      process.execPath,
+      join(ROOT, 'dist', 'test', 'compare', 'run.js'),
+      ...rest,
+    ]),
     { cwd: ROOT, stdio: 'inherit' },
   );
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));

@@ -6,13 +6,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { ROOT } from './ensure-packages.mjs';
-import { command, prepare } from './prepare.mjs';
+import { command, prepare, using } from './prepare.mjs';
 
 await command('npm run empty-input', async () => {
   if (process.getuid() !== 0) throw new Error('this runs real containers: run it as root');
   prepare('test');
   const program = join(ROOT, 'dist', 'test', 'support', 'empty-input.js');
-  const child = spawn('unshare', ['--net', '--mount', process.execPath, program, ...process.argv.slice(2)], {
+  const child = spawn(...using('unshare', ['--net', '--mount', process.execPath, program, ...process.argv.slice(2)]), {
     cwd: ROOT,
     stdio: 'inherit',
   });

@@ -7,7 +7,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { command, prepare } from './prepare.mjs';
+import { command, prepare, using } from './prepare.mjs';
 import { ROOT } from './ensure-packages.mjs';
 
 await command('npm run fuzz', async () => {
@@ -19,7 +19,7 @@ await command('npm run fuzz', async () => {
   try {
     const report = join(dir, 'report.txt');
     const env = { ...process.env, COST_CASES: values.cases, COST_SEED: values.seed, COST_REPORT: report };
-    const { status } = spawnSync(process.execPath, [join(ROOT, 'scripts', 'run-tests.mjs'), 'cost-fuzz'], {
+    const { status } = spawnSync(...using(process.execPath, [join(ROOT, 'scripts', 'run-tests.mjs'), 'cost-fuzz']), {
       cwd: ROOT,
       env,
       stdio: 'inherit',

@@ -5,11 +5,34 @@ import { join } from 'node:path';
 import { ensurePackages, ROOT } from './ensure-packages.mjs';
 import { ensurePeers } from './peers.mjs';
 
+/** A status that neither npm nor a compiler ends with. */
+const IN_USE = 75;
+
 /** Runs a step with the terminal of this process. Throws when it fails. */
 export function step(program, args) {
   const { status, error } = spawnSync(program, args, { cwd: ROOT, stdio: ['ignore', 'inherit', 'inherit'] });
   if (error !== undefined) throw error;
   if (status !== 0) throw new Error(`${program} ${args.join(' ')} failed with status ${status}`);
+}
+
+/**
+ * A command line for what runs with node_modules and dist: as long as it runs, no `prepare` of this directory changes
+ * them.
+ */
+export function using(program, args) {
+  return ['flock', ['--shared', '--no-fork', ROOT, program, ...args]];
+}
+
+/** Runs a step that changes node_modules or dist, when nobody runs with them any more. */
+function change(program, args) {
+  const lock = (...how) => ['flock', ['--exclusive', ...how, ROOT, program, ...args]];
+  const [flock, parts] = lock('--nonblock', '--conflict-exit-code', String(IN_USE));
+  const { status, error } = spawnSync(flock, parts, { cwd: ROOT, stdio: ['ignore', 'inherit', 'inherit'] });
+  if (error !== undefined) throw error;
+  if (status === 0) return;
+  if (status !== IN_USE) throw new Error(`${program} ${args.join(' ')} failed with status ${status}`);
+  console.error(`${program} ${args.join(' ')}: waits until what runs with node_modules and dist here has ended`);
+  step(...lock());
 }
 
 /** Whether node_modules holds just the versions of package-lock.json. */
@@ -28,9 +51,9 @@ function dependenciesAreInstalled() {
  */
 export function prepare(purpose, peer) {
   ensurePackages(purpose);
-  if (!dependenciesAreInstalled()) step('npm', ['ci', '--no-audit', '--no-fund']);
+  if (!dependenciesAreInstalled()) change('npm', ['ci', '--no-audit', '--no-fund']);
   if (purpose === 'test' || purpose === 'bench') ensurePeers(peer);
-  step('npm', ['run', '--silent', 'build']);
+  change('npm', ['run', '--silent', 'build']);
 }
 
 /** Runs `main` and turns a failure into one line on stderr and exit status 1. */

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { command, prepare } from './prepare.mjs';
+import { command, prepare, using } from './prepare.mjs';
 import { ROOT } from './ensure-packages.mjs';
 
 await command('npm test', async () => {
@@ -15,10 +15,8 @@ await command('npm test', async () => {
   prepare(process.env.ENGINE_UNDER_TEST === 'dockerd' ? 'bench' : 'test');
   const linter = spawn('sh', ['-c', 'npm run --silent lint 2>&1'], { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] });
   const linted = Promise.all([text(linter.stdout), once(linter, 'exit')]);
-  const tests = spawn(process.execPath, [join(ROOT, 'scripts', 'run-tests.mjs'), ...process.argv.slice(2)], {
-    cwd: ROOT,
-    stdio: 'inherit',
-  });
+  const runner = [join(ROOT, 'scripts', 'run-tests.mjs'), ...process.argv.slice(2)];
+  const tests = spawn(...using(process.execPath, runner), { cwd: ROOT, stdio: 'inherit' });
   // A signal from the terminal reaches the children too; their daemons must be ended before this process goes.
   for (const signal of ['SIGINT', 'SIGTERM']) {
     process.on(signal, () => {
