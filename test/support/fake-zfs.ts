@@ -6,7 +6,8 @@ import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { zfsError, type ZfsHost } from '../../src/storage/drivers/zfs/host.js';
+import type { ZfsHost } from '../../src/storage/drivers/zfs/host.js';
+import { zfsError } from '../../src/storage/drivers/zfs/programs.js';
 import { randomName } from '../../src/storage/random-name.js';
 import { makeMountReadOnly, mountFileSystem } from '../../src/sys/mount/mount.js';
 
