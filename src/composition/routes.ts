@@ -101,6 +101,7 @@ export function composeRoutes(
     ...imageArchiveRoutes({
       images,
       layers,
+      kept: transfers.keptContent,
       pool: transfers.archivePool,
       dataRoot,
       emit: (...event) => emit('image', ...event),

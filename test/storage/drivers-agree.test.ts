@@ -39,6 +39,8 @@ interface Published {
   readonly configDigest: string;
   /** The digest of the index or manifest that the name stands for. */
   readonly digest: string;
+  /** The digests of all that the registry has of it, without the platform that is not pulled. */
+  readonly blobs: readonly string[];
 }
 interface Seen {
   readonly id: string;
@@ -69,12 +71,13 @@ async function publish(seed: number, { host, url }: TestRegistry): Promise<Publi
   const repository = `image-${seed}`;
   await pushImage(url, repository, '1', image);
   const named = { name: `${host}/${repository}:1`, configDigest: image.id };
-  if (seed % 3 !== 0) return { ...named, digest: image.digest };
+  const blobs = [image.digest, image.id, ...layers.map((layer) => layer.digest)];
+  if (seed % 3 !== 0) return { ...named, digest: image.digest, blobs };
   const other = buildImage({ layers, format, architecture: 'arm', variant: 'v7' });
   await pushImage(url, repository, 'arm', other);
   const index = buildIndex([other, image], format);
   await pushManifest(url, repository, '1', index);
-  return { ...named, digest: index.digest };
+  return { ...named, digest: index.digest, blobs: [...blobs, index.digest] };
 }
 
 /**
@@ -138,10 +141,21 @@ async function eachSeen(engine: Engine): Promise<Seen[]> {
   return all;
 }
 
-/** The digest of an archive of all images. */
-async function archived(engine: Engine): Promise<string> {
+/** An archive of all images. */
+async function archived(engine: Engine): Promise<Buffer> {
   const query = images.map(({ name }) => `names=${encodeURIComponent(name)}`).join('&');
-  return sha256((await call(engine.socketPath, 'GET', `/images/get?${query}`)).body);
+  return (await call(engine.socketPath, 'GET', `/images/get?${query}`)).body;
+}
+
+/** Looks at an archive whose blobs are those of the registry. */
+function checkArchive(archive: Buffer): void {
+  const names = execFileSync('tar', ['-t'], { input: archive, encoding: 'utf8' }).split('\n');
+  const blobs = names.flatMap((name) => /^blobs\/sha256\/(\w+)$/.exec(name)?.[1] ?? []);
+  const all = new Set(images.flatMap((image) => image.blobs.map((digest) => digest.slice('sha256:'.length))));
+  assert.deepEqual(blobs.sort(), [...all].sort());
+  const index = execFileSync('tar', ['-xO', 'index.json'], { input: archive, encoding: 'utf8' });
+  const { manifests } = JSON.parse(index) as { readonly manifests: readonly { readonly digest: string }[] };
+  assert.deepEqual(manifests.map(({ digest }) => digest).sort(), images.map(({ digest }) => digest).sort());
 }
 
 /** Images as the registry has them, with the IDs that they are to have. */
@@ -161,7 +175,7 @@ test('storage drivers have the same images, files and archives', async (t) => {
       const found = await eachSeen(engine);
       assert.ok(found.every(({ files }) => files.length > 5));
       assert.deepEqual(found, expected(byConfig), driver);
-      archives.set(driver, await archived(engine));
+      archives.set(driver, sha256(await archived(engine)));
     });
   };
   await check('overlay2');
@@ -182,11 +196,13 @@ test('storage drivers have the same images, files and archives', async (t) => {
 test('with snapshots of the supervisor the IDs are those of manifests', async () => {
   await withEngine(engined({ args: ['--feature', 'supervisor-snapshotter'] }), async (engine) => {
     assert.deepEqual(await eachSeen(engine), expected(byManifest));
+    checkArchive(await archived(engine));
   });
 });
 
 test('dockerd has these with its store in containerd', { skip: whyNoDockerd() }, async () => {
   await withEngine(dockerd({ args: ['--feature', 'containerd-snapshotter=true'] }), async (engine) => {
     assert.deepEqual(await eachSeen(engine), expected(byManifest));
+    checkArchive(await archived(engine));
   });
 });

@@ -13,7 +13,7 @@ import { assertWithin } from '../support/disk.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
 import {
   buildImage,
@@ -191,9 +191,14 @@ describe('with snapshots of the supervisor', () => {
       headers: { accept: other.mediaType },
     });
     assert.equal(armed.status, 200);
+    const { body: saved } = await call(engine.socketPath, 'GET', `/images/get?names=${source.host}/multi`);
     await engineOk(engine, ['rmi', `${source.host}/multi`]);
     await engineOk(engine, ['rmi', pushed]);
     await waitFor('the content to go', () => content().length === 0);
+    // The archive has the index and both images.
+    assert.equal((await load(engine, saved)).error, undefined);
+    assert.equal(await dockerOk(engine, ['images', '-q', '--no-trunc', `${source.host}/multi`]), index.digest);
+    await dockerOk(engine, ['rmi', index.digest]);
     assert.deepEqual((await fsck()).findings, []);
   });
 

@@ -1,7 +1,7 @@
 /** Images as archives: `docker save` and `docker load`. */
 import { invalid, messageOf } from '../../errors/engine-error.js';
 import { type LoadDeps, loadImages } from '../../images/archive/load.js';
-import { saveImages } from '../../images/archive/save.js';
+import { type SaveDeps, saveImages } from '../../images/archive/save.js';
 import { selectSaved } from '../../images/archive/select.js';
 import type { ProgressFact } from '../../ports/progress.js';
 import type { Platform } from '../../registry/platform.js';
@@ -11,7 +11,7 @@ import type { Exchange } from '../exchange.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 
-export function imageArchiveRoutes(deps: LoadDeps): Route[] {
+export function imageArchiveRoutes(deps: LoadDeps & SaveDeps): Route[] {
   return [
     route('GET', '/images/get', (x) =>
       save(
@@ -25,7 +25,7 @@ export function imageArchiveRoutes(deps: LoadDeps): Route[] {
   ];
 }
 
-async function save(x: Exchange, deps: LoadDeps, names: readonly string[]): Promise<void> {
+async function save(x: Exchange, deps: SaveDeps, names: readonly string[]): Promise<void> {
   const { chunks } = await saveImages(deps, selectSaved(deps.images, names, platformOf(x)));
   const stream = x.stream(200, { 'Content-Type': 'application/x-tar' });
   await pump(chunks, stream);
