@@ -8,23 +8,29 @@ interface Asked {
   readonly reject: (error: unknown) => void;
 }
 
-/** Bounds how long one reading holds its thread. */
-const MAX_TARGETS = 100;
+/** While the replies of one batch are made, the thread reads the next one: a batch is a part of what is asked for. */
+const MAX_TARGETS = 20;
+/** One is read, and one is ready to be read. */
+const MAX_BATCHES = 2;
 
 /**
- * Makes a reader of `readAll`, which reads containers one after the other. What is asked for while a batch is under way
- * becomes the next one.
+ * Makes a reader of `readAll`, which reads containers one after the other. What is asked for while batches are under
+ * way becomes the next ones.
  * @param readAll undefined in a place of its result: that container has ended.
  */
 export function batchedStats(
   readAll: (targets: readonly StatsTarget[]) => Promise<readonly (ContainerUsage | undefined)[]>,
 ): StatsReader {
   const waiting: Asked[] = [];
-  let isReading = false;
+  let batches = 0;
   const readBatch = async (): Promise<void> => {
     const batch = waiting.splice(0, MAX_TARGETS);
+    batches++;
     try {
-      const usages = await readAll(batch.map(({ target }) => target));
+      const usages = await readAll(batch.map(({ target }) => target)).finally(() => {
+        batches--;
+        begin();
+      });
       for (const [index, { target, resolve, reject }] of batch.entries()) {
         const usage = usages[index];
         if (usage === undefined) reject(notFound(`no statistics for container ${target.id}: it has ended`));
@@ -34,16 +40,14 @@ export function batchedStats(
       for (const { reject } of batch) reject(error);
     }
   };
-  const work = async (): Promise<void> => {
-    isReading = true;
-    while (waiting.length > 0) await readBatch();
-    isReading = false;
+  const begin = (): void => {
+    if (waiting.length > 0 && batches < MAX_BATCHES) void readBatch();
   };
   return {
     read: (target) =>
       new Promise((resolve, reject) => {
         waiting.push({ target, resolve, reject });
-        if (!isReading) void work();
+        begin();
       }),
   };
 }
