@@ -12,7 +12,7 @@ import type { Logger } from './ports/logger.js';
 import { ServiceManager } from './service-manager.js';
 import type { DebugSignal } from './sys/process/debug-signal.js';
 import { lockDirectory, type LockedDirectory } from './sys/files/directory-lock.js';
-import { limitArenas } from './sys/process/memory.js';
+import { limitHeaps } from './sys/process/memory.js';
 import { claimPidfile } from './sys/process/pidfile.js';
 import { Reserve } from './sys/files/reserve.js';
 import { openIdMaps, OWN_USERS } from './sys/users/remapped-user.js';
@@ -44,7 +44,7 @@ function openLog(config: LiveConfig): RootLogger {
 export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal): Promise<number> {
   const config = new LiveConfig(loaded);
   const log = openLog(config);
-  limitArenas();
+  limitHeaps();
   openTimeline(process.env);
   const told = new Set<string>();
   tellNotices(config, told, log);

@@ -4,17 +4,24 @@ import { runInNewContext } from 'node:vm';
 import { libc } from '../ffi/libc.js';
 
 // malloc.h
+const M_MMAP_THRESHOLD = -3;
 const M_ARENA_MAX = -8;
+
+/** The C library begins with this. */
+const MAPPED_BYTES = 128 << 10;
 
 const mallopt = libc.func<[parameter: number, value: number]>('int mallopt(int parameter, int value)');
 const mallocTrim = libc.func<[pad: number]>('int malloc_trim(size_t pad)');
 
 /**
- * Lets all threads share two heaps of the C library instead of two for each core: threads here allocate little, and
- * each further heap keeps what it once had. Call it before threads are started.
+ * Keeps the heaps of the C library small. All threads share two of them instead of two for each core: threads here
+ * allocate little, and each further heap keeps what it once had. Large buffers go back to the host as soon as they are
+ * free: the library would take them from its heaps, too, once it has freed one of them. Call it before threads are
+ * started.
  */
-export function limitArenas(): void {
+export function limitHeaps(): void {
   mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 }
 
 let collect: (() => void) | undefined;
