@@ -48,8 +48,10 @@ const NEEDS = new Map([
   ['supervisor', 'Depends'],
   ['iptables', 'Depends'],
   ['nftables', 'Recommends'],
+  ['apparmor', 'Recommends'],
   ['init', 'Recommends'],
   ['rootless', 'Suggests'],
+  ['fuse-overlayfs', 'Suggests'],
   ['optional', 'Suggests'],
 ]);
 
@@ -155,6 +157,8 @@ async function stageShare(share, facts, zshDirectory) {
   const page = { version: facts.version, date: facts.day };
   write(join(share, 'man', 'man8', 'engined.8.gz'), zipped(programManPage(page)));
   write(join(share, 'man', 'man5', 'engined-daemon.json.5.gz'), zipped(configurationManPage(page)));
+  const rootless = readFileSync(join(ROOT, 'packaging', 'engined-rootless.1'));
+  write(join(share, 'man', 'man1', 'engined-rootless.1.gz'), zipped(rootless));
   write(join(share, 'bash-completion', 'completions', NAME), bashCompletion());
   write(join(share, 'zsh', zshDirectory, `_${NAME}`), zshCompletion());
 }
@@ -189,7 +193,11 @@ function changelog({ version, epoch }) {
 function control(tree, { version, architecture }, withNode) {
   const requirements = JSON.parse(readFileSync(join(ROOT, 'packaging', 'requirements.json'), 'utf8'));
   const lists = { Depends: new Set(['libc6', 'libstdc++6', ...(withNode ? [] : ['nodejs (>= 20)'])]) };
-  for (const { need, package: name } of requirements) (lists[NEEDS.get(need)] ??= new Set()).add(name);
+  for (const { need, package: name } of requirements) {
+    const field = NEEDS.get(need);
+    if (field === undefined) throw new Error(`no field of the package says that it needs ${name} for ${need}`);
+    (lists[field] ??= new Set()).add(name);
+  }
   const kept = [...lists.Depends];
   const relations = Object.entries(lists).map(([field, names]) => {
     const own = [...names].filter((name) => field === 'Depends' || !kept.includes(name));
