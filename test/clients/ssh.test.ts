@@ -63,8 +63,10 @@ before(async () => {
     chmodSync(join(main, '../../..'), 0o755);
     symlinkSync(main, join(bin, 'engined'));
   }
-  const users = { group: GROUP, members: ['insider'], others: ['outsider'] };
-  await startSshServer(directory, { ...users, path: `${bin}:${dirname(process.execPath)}:/usr/bin:/bin` }, cleanup);
+  const users = { group: GROUP, members: ['insider', 'confined'], others: ['outsider'] };
+  const settings = ['Match User confined', `ForceCommand ${bin}/engined dial-stdio -H unix://${socketPath}`];
+  const path = `${bin}:${dirname(process.execPath)}:/usr/bin:/bin`;
+  await startSshServer(directory, { ...users, path, settings }, cleanup);
   const group = isTestingDockerd() ? String(GROUP_ID) : GROUP;
   const args = ['--group', group, '--host', `unix://${socketPath}`];
   ({ engine, image } = await startEngineWithImage(cleanup, isTestingDockerd() ? dockerd({ args }) : engined({ args })));
@@ -166,6 +168,18 @@ test('the group of the socket decides who gets in', async () => {
     `failed to open the raw stream connection: dial unix ${socketPath}: connect: permission denied\n`,
   );
 });
+
+test(
+  'a user with a forced command reaches the daemon, and no other command',
+  { skip: isTestingDockerd() },
+  async () => {
+    const listed = await docker(['ps', '--format', '{{.Names}}'], undefined, 'ssh://confined@elsewhere');
+    assert.deepEqual([listed.status, listed.stdout.toString(), listed.stderr], [0, 'web\n', '']);
+    const request = 'GET /_ping HTTP/1.1\r\nhost: elsewhere\r\nconnection: close\r\n\r\n';
+    const said = spawnSync('ssh', ['-l', 'confined', 'elsewhere', 'id'], { input: request, encoding: 'utf8' });
+    assert.match(said.stdout, /^HTTP\/1\.1 200 OK\r\n[^]*\r\n\r\nOK$/);
+  },
+);
 
 // The CLI in the place of ours leaves this to the daemon.
 test('nothing stays on the remote side when clients die', { skip: isTestingDockerd() }, async () => {

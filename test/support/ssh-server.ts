@@ -23,14 +23,21 @@ export interface SshServer {
   readonly pid: number;
 }
 
+export interface SshUsers {
+  readonly group: string;
+  readonly members: readonly string[];
+  readonly others: readonly string[];
+}
+
 /**
  * Makes users and a group named `group`, of which the users `members` are, and starts the server.
  * @param dir a directory that all may enter and that `cleanup` removes later.
  * @param path of the commands that clients run.
+ * @param settings further lines of the server's configuration.
  */
 export async function startSshServer(
   dir: string,
-  { group, members, others, path }: { group: string; members: string[]; others: string[]; path: string },
+  { group, members, others, path, settings = [] }: SshUsers & { path: string; settings?: readonly string[] },
   cleanup: Cleanup,
 ): Promise<SshServer> {
   const etc = join(dir, 'etc');
@@ -56,6 +63,7 @@ export async function startSshServer(
     'StrictModes no',
     'UsePAM no',
     `SetEnv PATH=${path}`,
+    ...settings,
   ];
   writeFileSync(join(dir, 'sshd_config'), `${server.join('\n')}\n`);
   const client = [
