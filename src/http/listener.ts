@@ -6,6 +6,7 @@ import type { Logger } from '../ports/logger.js';
 import { closeFd, watchReadable } from '../sys/files/fd.js';
 import { openFileLimit } from '../sys/process/limits.js';
 import { acceptFrom, listeningOnTcp, listenOnTcp, prepareConnections } from '../sys/net/listen-socket.js';
+import { awake } from '../text/awake.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { BrowserGuard } from './browser-guard.js';
 import type { ConnectionPool } from './connection-pool.js';
@@ -71,8 +72,6 @@ const FIRST_REQUEST_MS = 1000;
 const MAX_PASSED = 256;
 /** Requests without the beginning of a reply may take so many times the limit of a close. */
 const UNANSWERED_LIMITS = 5;
-/** A step of a limit in time. */
-const STEP_MS = 10;
 /** Pause between looks at the replies that are still being sent. */
 const REPLYING_MS = 2;
 /** Pause of accepting when the system has no descriptors or memory left. */
@@ -261,15 +260,6 @@ async function drain(gate: Gate, limitMs: number): Promise<void> {
   // The last replies leave the HTTP library's buffer when its turn of the event loop ends.
   await setImmediateAsync();
   for (const connection of gate.connections) connection.close();
-}
-
-/**
- * Resolves after a time in which the event loop had its turns. When the machine has so much to do that the loop comes
- * to its turns late, what it waits for is late as well, so a delay counts no more than a short step.
- */
-async function awake(ms: number, signal: AbortSignal): Promise<void> {
-  for (let spent = 0; spent < ms && !signal.aborted; spent += STEP_MS)
-    await setTimeoutAsync(STEP_MS, undefined, { signal }).catch(() => undefined);
 }
 
 function isReplying({ connections }: Gate): boolean {

@@ -1,6 +1,5 @@
 /** The networks of this host: the default bridge, `host`, `none`, and the networks of users. */
 import { createHash } from 'node:crypto';
-import { setTimeout } from 'node:timers/promises';
 import { forbidden, internal } from '../errors/engine-error.js';
 import type {
   AttachRequest,
@@ -15,6 +14,7 @@ import type {
   WantedNetwork,
 } from '../ports/network.js';
 import { Netlink } from '../sys/netlink/route-netlink.js';
+import { awake } from '../text/awake.js';
 import type { AttachableNetwork } from './attachable-network.js';
 import { Bridge, hostAddresses } from './bridge.js';
 import { ContainerLinks } from './container-links.js';
@@ -164,8 +164,7 @@ export class HostNetworks implements NetworkDriver {
 
   async rest(limitMs: number): Promise<void> {
     const over = new AbortController();
-    const timeUp = setTimeout(limitMs, undefined, { signal: over.signal }).catch(() => undefined);
-    await Promise.race([this.#endpoints.rest(), timeUp]);
+    await Promise.race([this.#endpoints.rest(), awake(limitMs, over.signal)]);
     over.abort();
   }
 
