@@ -32,11 +32,24 @@ after(() => cleanup.run());
 async function connectMany(count: number, open: () => Socket): Promise<Socket[]> {
   const sockets: Socket[] = [];
   while (sockets.length < count) {
-    const batch = Array.from({ length: Math.min(250, count - sockets.length) }, open);
-    await Promise.all(batch.map((socket) => once(socket, 'connect')));
-    sockets.push(...batch);
+    const batch = Array.from({ length: Math.min(250, count - sockets.length) }, () => connected(open));
+    sockets.push(...(await Promise.all(batch)));
   }
   return sockets;
+}
+
+/** A socket file refuses whoever comes while its backlog is full, so who is faster than the daemon comes again. */
+async function connected(open: () => Socket): Promise<Socket> {
+  for (;;) {
+    const socket = open();
+    try {
+      await once(socket, 'connect');
+      return socket;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
+      await sleep(10);
+    }
+  }
 }
 
 /** Sends a request for `/say/<word>` and checks that this very word comes back. */
