@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -196,7 +196,7 @@ describe('docker build', { skip }, () => {
     await buildx.ok(['build', ...arm, '-t', 'foreign:2', '.'], { in: 'a' });
     assert.equal((await inspect('foreign:2')).Architecture, 'arm64');
     // The name stands for an image of this host; that of the registry is the one that fits.
-    await dockerOk(engine, ['tag', image, name]);
+    await engineOk(engine, ['tag', image, name]);
     buildx.write('based/Dockerfile', `FROM ${name}\nCOPY f /f\n`);
     buildx.write('based/f', 'f');
     await buildx.ok(['build', ...arm, '--pull=false', '-t', 'foreign:3', '.'], { in: 'based' });
@@ -239,7 +239,7 @@ describe('docker build', { skip }, () => {
         ' tags = ["linked"]\n}\n',
     );
     await buildx.ok(['buildx', 'bake'], { in: 'bake' });
-    assert.equal(await dockerOk(engine, ['run', '--rm', 'linked', 'cat', '/x', '/made']), 'x of dirmade');
+    assert.equal(await engineOk(engine, ['run', '--rm', 'linked', 'cat', '/x', '/made']), 'x of dirmade');
     const shown = await callJson<{ Config: { Env: string[]; WorkingDir: string } }>(
       engine.socketPath,
       'GET',
@@ -285,6 +285,6 @@ describe('docker build', { skip }, () => {
       readdirSync(join(engine.dir, 'data/tmp')).filter((name) => name.includes('build-export')),
       [],
     );
-    assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
+    assert.equal(await engineOk(engine, ['ps', '-aq']), '');
   });
 });

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -61,8 +61,8 @@ before(async () => {
   server = await SourceServer.start();
   cleanup.add(() => server.stop());
   base = `${registry.host}/team/base:1`;
-  await dockerOk(engine, ['tag', image, base]);
-  await dockerOk(engine, ['push', base]);
+  await engineOk(engine, ['tag', image, base]);
+  await engineOk(engine, ['push', base]);
   const { RepoDigests } = await callJson<{ RepoDigests: string[] }>(engine.socketPath, 'GET', `/images/${base}/json`);
   baseDigest = (RepoDigests.find((one) => one.startsWith(registry.host)) ?? '').split('@sha256:')[1] ?? '';
   buildx = new Buildx(join(directory, 'work'), engine.host);
@@ -192,10 +192,10 @@ describe('docker build --provenance', { skip }, () => {
     assert.deepEqual(Object.keys(found).sort(), ['linux/amd64', 'linux/arm64']);
     assert.equal(found['linux/arm64']?.SLSA.buildConfig?.llbDefinition.length, 2);
     // The image itself is one that everybody pulls.
-    await dockerOk(engine, ['pull', '-q', '--platform', 'linux/arm64', name]);
+    await engineOk(engine, ['pull', '-q', '--platform', 'linux/arm64', name]);
     const single = `${registry.host}/team/attested:2`;
     await buildx.ok(['build', '--provenance=true', '--push', '-t', single, '.'], { in: 'scratch' });
-    await dockerOk(engine, ['pull', '-q', single]);
+    await engineOk(engine, ['pull', '-q', single]);
   });
 
   test('names the repository of a context, without its login', async () => {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -86,7 +86,7 @@ describe('docker build --push', { skip }, () => {
     const { stdout } = await buildx.ok(['buildx', 'imagetools', 'inspect', names[0] ?? '']);
     assert.match(stdout, /linux\/amd64[^]*linux\/arm64/);
     for (const arch of ['amd64', 'arm64']) {
-      await dockerOk(engine, ['pull', '-q', '--platform', `linux/${arch}`, names[0] ?? '']);
+      await engineOk(engine, ['pull', '-q', '--platform', `linux/${arch}`, names[0] ?? '']);
       const image = await callJson<{ Architecture: string; Config: { Env: string[] } }>(
         engine.socketPath,
         'GET',
@@ -121,7 +121,7 @@ describe('docker build --push', { skip }, () => {
       digests,
     );
     // Nothing of them is left here.
-    assert.equal((await dockerOk(engine, ['images', '-q', name])).trim(), '');
+    assert.equal((await engineOk(engine, ['images', '-q', name])).trim(), '');
     const tagged = await buildx.run(
       ['build', '--builder', 'bridged', '-o', `type=image,name=${name}:1,push-by-digest=true,push=true`, '.'],
       {
@@ -144,8 +144,8 @@ describe('docker build --push', { skip }, () => {
     assert.match((await blob('team/other', layers[0] as Descriptor)).toString('latin1'), /ustar/);
     const here = await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${name}/json`);
     assert.equal(here.Id, config.digest);
-    await dockerOk(engine, ['rmi', '-f', name]);
-    await dockerOk(engine, ['pull', '-q', name]);
+    await engineOk(engine, ['rmi', '-f', name]);
+    await engineOk(engine, ['pull', '-q', name]);
     assert.equal((await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${name}/json`)).Id, here.Id);
     const both = `${registry.host}/team/other:both`;
     const index = ['--annotation', 'index:all=of us', '--annotation', 'manifest[linux/arm64]:only=arm'];
@@ -180,7 +180,7 @@ describe('docker build --push', { skip }, () => {
       digests.push(...own);
     }
     // Each of these names is that of the same image.
-    const ids = await Promise.all(digests.map((one) => dockerOk(engine, ['image', 'inspect', '-f', '{{.Id}}', one])));
+    const ids = await Promise.all(digests.map((one) => engineOk(engine, ['image', 'inspect', '-f', '{{.Id}}', one])));
     assert.equal(new Set(ids).size, 1, ids.join(''));
   });
 

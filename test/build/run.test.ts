@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { bytesOf, outputOf, topLayerOf } from '../support/build-output.js';
 import { Buildx, type BuildxResult } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -163,7 +163,7 @@ describe('RUN', { skip }, () => {
     assert.notEqual((await session.ended).status, 0);
     await waitFor('what the step had to go', () => remains().length === 0);
     const until = Math.ceil(Date.now() / 1000) + 1;
-    const events = await dockerOk(engine, ['events', '--since', `${since}`, '--until', `${until}`]);
+    const events = await engineOk(engine, ['events', '--since', `${since}`, '--until', `${until}`]);
     assert.doesNotMatch(events, / (?:container|network) /);
   });
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
@@ -243,6 +243,6 @@ describe('a build of BuildKit', { skip }, () => {
       const listed = await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Status}}']);
       return !listed.stdout.includes('Running');
     });
-    assert.equal(await dockerOk(engine, ['run', '--rm', image, 'echo', 'still here']), 'still here');
+    assert.equal(await engineOk(engine, ['run', '--rm', image, 'echo', 'still here']), 'still here');
   });
 });

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -71,7 +72,7 @@ devices:
 after(() => cleanup.run());
 
 const run = (devices: readonly string[], script: string): Promise<string> =>
-  dockerOk(engine, ['run', '--rm', ...devices.flatMap((name) => ['--device', name]), image, 'sh', '-c', script]);
+  engineOk(engine, ['run', '--rm', ...devices.flatMap((name) => ['--device', name]), image, 'sh', '-c', script]);
 
 test('info lists the directories', async () => {
   assert.deepEqual((await callJson<{ CDISpecDirs: string[] }>(engine.socketPath, 'GET', '/info')).CDISpecDirs, [
@@ -123,7 +124,7 @@ for (const [what, device, message] of [
     const { status, stderr } = await docker(engine, ['run', '--rm', '--device', device, image, 'true']);
     assert.notEqual(status, 0);
     assert.match(stderr, message);
-    assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
+    assert.equal(await engineOk(engine, ['ps', '-aq']), '');
   });
 }
 
@@ -144,7 +145,7 @@ function gpuSpecification(count: number): string {
 
 test('graphics processors: none, all, by number, by index and by UUID, as specifications come and go', async () => {
   const gpus = (request: string): Promise<string> =>
-    dockerOk(engine, ['run', '--rm', '--gpus', request, image, 'sh', '-c', 'cd /dev; ls -d fakegpu*']);
+    engineOk(engine, ['run', '--rm', '--gpus', request, image, 'sh', '-c', 'cd /dev; ls -d fakegpu*']);
   const refused = async (request: string): Promise<string> =>
     (await docker(engine, ['run', '--rm', '--gpus', request, image, 'true'])).stderr;
   assert.match(
@@ -173,7 +174,7 @@ test('graphics processors: none, all, by number, by index and by UUID, as specif
     (await docker(engine, ['start', made.Id])).stderr,
     /could not select device driver "amd" .*: no CDI specification of amd.com\/gpu in /,
   );
-  await dockerOk(engine, ['rm', made.Id]);
+  await engineOk(engine, ['rm', made.Id]);
   await rm(join(dir, 'generated', 'gpus.json'));
   assert.match(await refused('1'), /no CDI specification/);
 });

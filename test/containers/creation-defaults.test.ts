@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -48,7 +47,7 @@ const create = (name: string, ...args: readonly string[]): Promise<string> =>
   engineOk(engine, ['create', '--name', name, ...args, image, 'sh', '-c', TELL]);
 
 async function tell(name: string): Promise<string[]> {
-  const lines = (await dockerOk(engine, ['start', '-a', name])).split('\n');
+  const lines = (await engineOk(engine, ['start', '-a', name])).split('\n');
   return lines.map((line) => line.replace(/\s+/g, ' '));
 }
 
@@ -100,7 +99,7 @@ test('limits, privileges and init are those of the options when the container wa
   await restart(ALL);
   assert.deepEqual((await tell('new')).slice(0, 2), ['777', '5000']);
   assert.deepEqual(await shown('new'), { Ulimits: null, SecurityOpt: null });
-  assert.equal(await dockerOk(engine, ['run', '--rm', '--init=false', image, 'sh', '-c', 'ulimit -n']), '100');
+  assert.equal(await engineOk(engine, ['run', '--rm', '--init=false', image, 'sh', '-c', 'ulimit -n']), '100');
 });
 
 test('a process of exec has the privileges that its container was created with', async () => {

@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { CliSession, docker, dockerOk } from '../support/cli.js';
+import { CliSession, docker } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { removeContainers } from '../support/container-removal.js';
 import { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -48,7 +49,7 @@ after(() => cleanup.run());
 afterEach(() => removeContainers(engine));
 
 function ok(...args: string[]): Promise<string> {
-  return dockerOk(engine, args);
+  return engineOk(engine, args);
 }
 
 function post(path: string, json: unknown): Promise<Reply> {

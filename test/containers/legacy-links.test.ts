@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { dockerd } from '../support/dockerd.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
 import { engineOk } from '../support/engine-commands.js';
@@ -124,7 +124,7 @@ test('where containers are kept apart a link opens what is exposed, to its owner
     engineOk(apart.engine, ['run', '-d', '--name', name, ...args, apart.image, 'sleep', '1000']);
   const inspect = async (name: string): Promise<{ netns: string; address: string }> => {
     const [netns = '', address = ''] = (
-      await dockerOk(apart.engine, [
+      await engineOk(apart.engine, [
         'inspect',
         '-f',
         '{{.NetworkSettings.SandboxKey}} {{.NetworkSettings.IPAddress}}',

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -138,7 +137,7 @@ test('what the daemon sets for all containers is in force and shown; runtimes te
     { Name: 'core', Soft: 0, Hard: 0 },
     { Name: 'nofile', Soft: 100, Hard: 200 },
   ]);
-  assert.equal(await dockerOk(engine, ['start', '-a', Id]), '100\n0');
+  assert.equal(await engineOk(engine, ['start', '-a', Id]), '100\n0');
   await engineOk(engine, ['rm', Id]);
   type Info = {
     SecurityOptions: string[];
@@ -209,8 +208,8 @@ test('a registered shim, the options of the reference shim, and arguments of a d
     await writeFile(join(other.dir, 'daemon.json'), JSON.stringify({ runtimes, 'default-runtime': SHIM }));
     await callJson(other.socketPath, 'POST', '/engine/config/reload');
     const named = ['--name', 'by-default', SEEDED_IMAGE, 'sh', '-c', 'echo ran'];
-    assert.equal(await dockerOk(engine, ['run', ...named]), 'ran');
-    assert.equal(await dockerOk(engine, ['inspect', '--format', '{{.HostConfig.Runtime}}', 'by-default']), SHIM);
+    assert.equal(await engineOk(engine, ['run', ...named]), 'ran');
+    assert.equal(await engineOk(engine, ['inspect', '--format', '{{.HostConfig.Runtime}}', 'by-default']), SHIM);
     for (const [name, noted] of [
       ['shim', /^containerd-shim-noting-v1 .*start/m],
       ['shim-path', /^containerd-shim-noting-v1 .*start/m],
@@ -223,8 +222,8 @@ test('a registered shim, the options of the reference shim, and arguments of a d
       await rm(join(dir, 'calls'));
     }
     // It is given the form of path that it asks for; without systemd no more can be tried.
-    await assert.rejects(dockerOk(engine, ['run', '--name', 'sliced', '--runtime', 'systemd', SEEDED_IMAGE, 'true']));
-    const id = await dockerOk(engine, ['inspect', '--format', '{{.Id}}', 'sliced']);
+    await assert.rejects(engineOk(engine, ['run', '--name', 'sliced', '--runtime', 'systemd', SEEDED_IMAGE, 'true']));
+    const id = await engineOk(engine, ['inspect', '--format', '{{.Id}}', 'sliced']);
     assert.match(await calls(), /^telling .*--systemd-cgroup .*create/m);
     assert.ok((await calls()).includes(`"cgroupsPath":"system.slice:engine:${id}"`), await calls());
     await other.close();
@@ -240,7 +239,7 @@ test('a name that nobody registered', async () => {
     /unknown or invalid runtime name: nobody/,
   );
   await assert.rejects(
-    dockerOk(engine, ['run', '--rm', '--runtime', 'io.example.missing.v1', SEEDED_IMAGE, 'true']),
+    engineOk(engine, ['run', '--rm', '--runtime', 'io.example.missing.v1', SEEDED_IMAGE, 'true']),
     /io\.example\.missing\.v1/,
   );
 });

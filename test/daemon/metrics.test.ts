@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -86,12 +86,12 @@ test('series are there before anything has happened', async () => {
 });
 
 test('what containers, pulls and requests do is counted', async () => {
-  await dockerOk(engine, ['pull', '-q', image]);
+  await engineOk(engine, ['pull', '-q', image]);
   await engineOk(engine, ['run', '-d', '--name', 'up', image, 'sleep', '1000']);
-  await dockerOk(engine, ['run', '--name', 'once', image, 'echo', 'hello']);
+  await engineOk(engine, ['run', '--name', 'once', image, 'echo', 'hello']);
   await call(engine.socketPath, 'GET', '/containers/nobody/json');
   await call(engine.socketPath, 'GET', '/nowhere');
-  await dockerOk(engine, ['pull', '-q', `${registryHost}/nobody/has:1`]).catch(() => undefined);
+  await engineOk(engine, ['pull', '-q', `${registryHost}/nobody/has:1`]).catch(() => undefined);
   const found = await waitFor('the log to be written', async () => {
     const now = await metrics();
     return (now.get('engine_log_written_bytes_total') ?? 0) > 0 ? now : undefined;
@@ -159,12 +159,12 @@ test('pulls and imports that fail inside their stream are no successes', async (
     await server.stop();
   }
   assert.equal(await counted(), before);
-  await dockerOk(engine, ['pull', '-q', image]);
+  await engineOk(engine, ['pull', '-q', image]);
   await waitFor('the one that succeeded', async () => (await counted()) === before + 1);
 });
 
 test('lines that non-blocking mode dropped are counted here as in inspect', async () => {
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '--name',
     'hasty',
@@ -176,9 +176,9 @@ test('lines that non-blocking mode dropped are counted here as in inspect', asyn
     'seq',
     '300000',
   ]);
-  const dropped = Number(await dockerOk(engine, ['inspect', '-f', '{{.LogDroppedLines}}', 'hasty']));
+  const dropped = Number(await engineOk(engine, ['inspect', '-f', '{{.LogDroppedLines}}', 'hasty']));
   assert.ok(dropped > 0, String(dropped));
-  assert.equal((await dockerOk(engine, ['logs', 'hasty'])).split('\n').length + dropped, 300_000);
+  assert.equal((await engineOk(engine, ['logs', 'hasty'])).split('\n').length + dropped, 300_000);
   await waitFor('the metric', async () => (await metrics()).get('engine_log_dropped_lines_total') === dropped);
   await engineOk(engine, ['rm', 'hasty']);
 });
@@ -193,8 +193,8 @@ test('what containers do on networks, health checks and readings of logs are cou
   const before = await actions('allocate', 'connect', 'release');
   const flags = ['--health-interval', '100ms', '--health-cmd'];
   await engineOk(engine, ['run', '-d', '--name', 'sick', ...flags, 'false', image, 'sleep', '1000']);
-  await dockerOk(engine, ['network', 'create', 'more']);
-  await dockerOk(engine, ['network', 'connect', 'more', 'sick']);
+  await engineOk(engine, ['network', 'create', 'more']);
+  await engineOk(engine, ['network', 'connect', 'more', 'sick']);
   await waitFor(
     'failed health checks',
     async () => ((await metrics()).get('engine_daemon_health_checks_failed_total') ?? 0) > 0,
@@ -203,7 +203,7 @@ test('what containers do on networks, health checks and readings of logs are cou
   assert.ok(((await metrics()).get('engine_daemon_health_check_start_duration_seconds_count') ?? 0) > 0);
   const asked = 'engine_daemon_host_info_functions_seconds_count{function="system_info"}';
   assert.ok(((await metrics()).get(asked) ?? 0) > 0);
-  const path = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'sick']);
+  const path = await engineOk(engine, ['inspect', '-f', '{{.LogPath}}', 'sick']);
   await engineOk(engine, ['rm', '-f', 'sick']);
   await engineOk(engine, ['network', 'rm', 'more']);
   const wanted = [1, 2, 1].map((count, index) => count + (before[index] ?? 0)).join();
@@ -212,8 +212,8 @@ test('what containers do on networks, health checks and readings of logs are cou
     async () => (await actions('allocate', 'connect', 'release')).join() === wanted,
     60_000,
   );
-  await dockerOk(engine, ['run', '--name', 'unreadable', image, 'echo', 'hello']);
-  const own = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'unreadable']);
+  await engineOk(engine, ['run', '--name', 'unreadable', image, 'echo', 'hello']);
+  const own = await engineOk(engine, ['inspect', '-f', '{{.LogPath}}', 'unreadable']);
   assert.notEqual(own, path);
   // A directory opens like a file, but it cannot be read.
   await rm(own);

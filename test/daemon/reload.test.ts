@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import type { SeededRegistry } from '../support/busybox-image.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
@@ -162,7 +161,7 @@ test('the configuration shows where each value came from, without secrets', asyn
 
 test('debug: lines of that level begin and end', async () => {
   const debugLines = (): number => engine.log.split('\n').filter((line) => line.includes('level=debug')).length;
-  const work = (): Promise<unknown> => dockerOk(engine, ['run', '--rm', registry.reference, 'true']);
+  const work = (): Promise<unknown> => engineOk(engine, ['run', '--rm', registry.reference, 'true']);
   await reload({ debug: true });
   const before = debugLines();
   await work();
@@ -179,7 +178,7 @@ test('default-runtime and runtimes: the next container uses them', async () => {
   await writeFile(script, `#!/bin/sh\necho "$*" >> ${calls}\nexec runc "$@"\n`);
   await chmod(script, 0o755);
   const create = (...args: string[]): Promise<string> =>
-    dockerOk(engine, ['run', '--rm', ...args, registry.reference, 'echo', 'ran']);
+    engineOk(engine, ['run', '--rm', ...args, registry.reference, 'echo', 'ran']);
   assert.equal(await create(), 'ran');
   await assert.rejects(create('--runtime', 'noting'), /unknown or invalid runtime name: noting/);
   await reload({ runtimes: { noting: { path: script } } });

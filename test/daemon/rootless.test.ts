@@ -19,7 +19,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { cliCalls, dockerOk } from '../support/cli.js';
+import { cliCalls } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { removeContainers } from '../support/container-removal.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { freePort } from '../support/free-port.js';
@@ -231,13 +232,13 @@ test('with fuse-overlayfs, images and what containers remove are the same', asyn
   const other = await Engine.start(rootlessEngine(user, ['--storage-driver', 'fuse-overlayfs']));
   t.after(() => other.close());
   await load(other, archive);
-  const run = (...args: string[]): Promise<string> => dockerOk(other, ['run', ...args]);
+  const run = (...args: string[]): Promise<string> => engineOk(other, ['run', ...args]);
   assert.equal(await run('--rm', IMAGE, 'stat', '-c', '%u:%g', '/lower/file'), '1000:65535');
   await run('--name', 'worker', IMAGE, 'sh', '-c', 'rm -r /lower /bin/wget; mkdir /lower');
-  assert.match(await dockerOk(other, ['diff', 'worker']), /^D \/lower$/m);
-  await dockerOk(other, ['commit', 'worker', 'test/worker:1']);
+  assert.match(await engineOk(other, ['diff', 'worker']), /^D \/lower$/m);
+  await engineOk(other, ['commit', 'worker', 'test/worker:1']);
   assert.equal(await run('--rm', 'test/worker:1', 'sh', '-c', 'ls /lower; test ! -e /bin/wget'), '');
-  await dockerOk(other, ['rm', 'worker']);
+  await engineOk(other, ['rm', 'worker']);
 });
 
 test('what is missing is named, with what mends it', () => {

@@ -10,7 +10,6 @@ import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { startSeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -42,7 +41,7 @@ test('three daemons side by side, one of which ends', async () => {
     }
     const gateways = await Promise.all(engines.map(gatewayOf));
     assert.equal(new Set(gateways).size, 3);
-    for (const engine of engines) assert.equal(await dockerOk(engine, ['ps', '--format', '{{.Names}}']), 'same-name');
+    for (const engine of engines) assert.equal(await engineOk(engine, ['ps', '--format', '{{.Names}}']), 'same-name');
     const reaches = (engine: Engine, n: number): Promise<string> =>
       engineOk(engine, ['exec', 'same-name', 'ping', '-c', '1', '-w', '5', gateways[n] ?? '']);
 
@@ -51,7 +50,7 @@ test('three daemons side by side, one of which ends', async () => {
     await third.close();
     for (const [n, engine] of [first, second].entries()) {
       await reaches(engine, n);
-      assert.equal(await dockerOk(engine, ['run', '--rm', SEEDED_IMAGE, 'echo', 'still here']), 'still here');
+      assert.equal(await engineOk(engine, ['run', '--rm', SEEDED_IMAGE, 'echo', 'still here']), 'still here');
     }
     await second.stop('SIGKILL');
     await reaches(first, 0);
@@ -123,7 +122,7 @@ test('what belongs to a running daemon is refused to another one', async () => {
       String(engine.pid),
       'the first one is as it was',
     );
-    assert.equal(await dockerOk(engine, ['version', '--format', '{{.Server.Os}}']), 'linux');
+    assert.equal(await engineOk(engine, ['version', '--format', '{{.Server.Os}}']), 'linux');
     await engine.stop('SIGKILL');
     assert.ok(existsSync(join(engine.dir, 'engine.pid')));
     await engine.start();
@@ -148,12 +147,12 @@ test('data-root and the directory of temporary files may be symbolic links', asy
       const registry = await startSeededRegistry();
       cleanup.add(() => registry.stop());
       await pullOk(engine, registry.reference);
-      assert.equal(await dockerOk(engine, ['run', '--name', 'one', registry.reference, 'echo', 'hello']), 'hello');
-      assert.equal(await dockerOk(engine, ['info', '--format', '{{.DockerRootDir}}']), join(dir, 'data'));
+      assert.equal(await engineOk(engine, ['run', '--name', 'one', registry.reference, 'echo', 'hello']), 'hello');
+      assert.equal(await engineOk(engine, ['info', '--format', '{{.DockerRootDir}}']), join(dir, 'data'));
       await engine.stop();
       assert.deepEqual(await readdir(join(dir, 'tmp')), [], 'nothing is left');
       await engine.start();
-      assert.equal(await dockerOk(engine, ['logs', 'one']), 'hello');
+      assert.equal(await engineOk(engine, ['logs', 'one']), 'hello');
       // An archive that is still being sent lies there.
       const sending = request({
         socketPath: engine.socketPath,

@@ -7,7 +7,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -61,7 +60,7 @@ test('containers get all of the shutdown timeout, and their own time where they 
   await engineOk(engine, ['run', '-d', '--name', 'patient', '--stop-timeout', '-1', image, 'sh', '-c', slow]);
   await engineOk(engine, ['run', '-d', '--name', 'hasty', '--stop-timeout', '1', image, 'sh', '-c', slow]);
   for (const name of ['slow', 'patient', 'hasty']) {
-    await waitFor(`the trap of ${name}`, async () => (await dockerOk(engine, ['logs', name])) === 'ready', 60_000);
+    await waitFor(`the trap of ${name}`, async () => (await engineOk(engine, ['logs', name])) === 'ready', 60_000);
   }
   assert.equal(await engine.stop(), 0);
   await engine.start();

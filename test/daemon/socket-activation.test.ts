@@ -15,7 +15,6 @@ import { listenOnTcp, listenOnUnix } from '../../src/sys/net/listen-socket.js';
 import { Authority, tlsFlags } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -78,7 +77,7 @@ test('systemd-socket-activate: unix and tcp at once, an address of our own besid
   try {
     assert.equal(await (await fetch(`http://127.0.0.1:${port}/_ping`)).text(), 'OK');
     assert.equal((await call(own, 'GET', '/_ping')).text, 'OK');
-    await dockerOk(engine, ['pull', '-q', registry.reference]);
+    await engineOk(engine, ['pull', '-q', registry.reference]);
     const id = await engineOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']);
     assert.equal(await engineOk(engine, ['exec', id, 'sh', '-c', 'env | grep -c LISTEN_ || true']), '0');
     const inode = (pid: number | string, fd: string): string => readlinkSync(`/proc/${pid}/fd/${fd}`);

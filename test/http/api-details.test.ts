@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -19,8 +19,8 @@ let image: string;
 
 before(async () => {
   ({ engine, image } = await startEngineWithRegistry(cleanup, engined({ args: ['--experimental'] })));
-  cleanup.add(() => dockerOk(engine, ['rm', '-f', 'web']));
-  await dockerOk(engine, ['run', '-d', '--name', 'web', '--network', 'none', image, 'sleep', '100000']);
+  cleanup.add(() => engineOk(engine, ['rm', '-f', 'web']));
+  await engineOk(engine, ['run', '-d', '--name', 'web', '--network', 'none', image, 'sleep', '100000']);
 });
 after(() => cleanup.run());
 
@@ -45,7 +45,7 @@ test('parameters that have no effect are taken, and a checkpoint is not there', 
   const checkpoint = await post(`/containers/${Id}/start?checkpoint=one`);
   assert.deepEqual([checkpoint.status, message(checkpoint.text)], [501, 'checkpoint: this engine has no checkpoints']);
   assert.equal((await post(`/containers/${Id}/start?detachKeys=ctrl-a`)).status, 204);
-  await dockerOk(engine, ['rm', '-f', Id]);
+  await engineOk(engine, ['rm', '-f', Id]);
   const [first] = await callJson<{ RepoDigests: string[] }[]>(engine.socketPath, 'GET', '/images/json?digests=0');
   assert.equal(first?.RepoDigests.length, 1);
   assert.equal((await call(engine.socketPath, 'GET', '/networks/bridge?verbose=1')).status, 200);
@@ -65,20 +65,20 @@ test('an empty command is found out at the start', async () => {
     201,
   );
   assert.equal((await post(`/containers/${Id}/start`)).status, 400);
-  await dockerOk(engine, ['rm', Id]);
+  await engineOk(engine, ['rm', Id]);
 });
 
 test('exec: a bad body comes before an unknown exec, and a container that has ended before its terminal', async () => {
   assert.equal((await post('/exec/nope/start', { Detach: 'x' })).status, 400);
   assert.equal((await post('/exec/nope/start', {})).status, 404);
   assert.equal((await post('/exec/nope/resize?h=1&w=1')).status, 404);
-  const id = await dockerOk(engine, ['run', '-d', '--network', 'none', image, 'sleep', '100000']);
+  const id = await engineOk(engine, ['run', '-d', '--network', 'none', image, 'sleep', '100000']);
   const exec = await createExec(id, { Cmd: ['sleep', '100000'], Tty: true });
   assert.equal((await post(`/exec/${exec}/start`, { Detach: true })).status, 200);
-  await dockerOk(engine, ['kill', id]);
+  await engineOk(engine, ['kill', id]);
   const resized = await post(`/exec/${exec}/resize?h=10&w=10`);
   assert.deepEqual([resized.status, message(resized.text)], [409, `container ${id} is not running`]);
-  await dockerOk(engine, ['rm', id]);
+  await engineOk(engine, ['rm', id]);
 });
 
 test('detach keys end an exec, also in pieces, and nothing that is typed behind them reaches the process', async () => {
@@ -97,7 +97,7 @@ test('detach keys end an exec, also in pieces, and nothing that is typed behind 
   );
   await connection.readThrough('ready', PATIENCE_MS);
   connection.write('before\x01');
-  const typed = (): Promise<string> => dockerOk(engine, ['exec', 'web', 'cat', '/tmp/typed']);
+  const typed = (): Promise<string> => engineOk(engine, ['exec', 'web', 'cat', '/tmp/typed']);
   await waitFor('what was typed', async () => (await typed()) === 'before', PATIENCE_MS);
   connection.write('bbehind');
   await connection.readToEnd(PATIENCE_MS);
@@ -118,7 +118,7 @@ test('an import from the body says nothing but its outcome', async () => {
     body: archive.subarray(0, 2_000_000),
   });
   assert.ok(broken.status >= 400, `${broken.status} ${broken.text}`);
-  await dockerOk(engine, ['rmi', 'imported']);
+  await engineOk(engine, ['rmi', 'imported']);
 });
 
 test('an image without layers is loaded; a saved image has one platform', async () => {
@@ -138,8 +138,8 @@ test('an image without layers is loaded; a saved image has one platform', async 
     ]),
   );
   assert.deepEqual([loaded.error, loaded.lines], [undefined, ['Loaded image: nothing:1']]);
-  assert.equal(await dockerOk(engine, ['image', 'inspect', '-f', '{{.Id}}', 'nothing:1']), `sha256:${name}`);
-  await dockerOk(engine, ['rm', await dockerOk(engine, ['create', 'nothing:1'])]);
+  assert.equal(await engineOk(engine, ['image', 'inspect', '-f', '{{.Id}}', 'nothing:1']), `sha256:${name}`);
+  await engineOk(engine, ['rm', await engineOk(engine, ['create', 'nothing:1'])]);
   const platform = encodeURIComponent('{"os":"linux","architecture":"amd64"}');
   const twice = await call(
     engine.socketPath,
@@ -147,5 +147,5 @@ test('an image without layers is loaded; a saved image has one platform', async 
     `/v1.48/images/nothing:1/get?platform=${platform}&platform=${platform}`,
   );
   assert.deepEqual([twice.status, message(twice.text)], [400, 'multiple platform parameters not supported']);
-  await dockerOk(engine, ['rmi', 'nothing:1']);
+  await engineOk(engine, ['rmi', 'nothing:1']);
 });

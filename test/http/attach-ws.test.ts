@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson, RawConnection } from '../support/http.js';
@@ -30,7 +30,7 @@ async function container(command: readonly string[], options: object = {}): Prom
 }
 
 const start = (id: string): Promise<unknown> => call(engine.socketPath, 'POST', `/containers/${id}/start`);
-const remove = (id: string): Promise<string> => dockerOk(engine, ['rm', '-f', id]);
+const remove = (id: string): Promise<string> => engineOk(engine, ['rm', '-f', id]);
 const attach = (id: string, query: string, version = '/v1.41', headers = {}): Promise<WebSocketClient> =>
   WebSocketClient.open(engine.socketPath, `${version}/containers/${id}/attach/ws?${query}`, headers);
 const shows = (client: WebSocketClient, pattern: RegExp): Promise<unknown> =>
@@ -93,7 +93,7 @@ test('both outputs come unframed, and the end of the container is a close', asyn
 test('what was logged comes first with logs=1, and alone without stream=1', async () => {
   const id = await container(['sh', '-c', 'echo before; read x; echo after'], { OpenStdin: true });
   await start(id);
-  await waitFor('the first line', async () => (await dockerOk(engine, ['logs', id])) === 'before');
+  await waitFor('the first line', async () => (await engineOk(engine, ['logs', id])) === 'before');
   const client = await attach(id, 'logs=1&stream=1&stdout=1&stdin=1');
   await shows(client, /^before\n$/);
   client.send(2, '\n');
@@ -136,7 +136,7 @@ test('a close of the client is the end of input of a container that has one clie
   if (!isOriginal()) await waitFor('the close to be answered', () => client.isEnded);
   await waitFor(
     'cat to end',
-    async () => (await dockerOk(engine, ['exec', id, 'sh', '-c', 'cat /tmp/x || true'])) === 'ended',
+    async () => (await engineOk(engine, ['exec', id, 'sh', '-c', 'cat /tmp/x || true'])) === 'ended',
   );
   client.destroy();
   await remove(id);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { MAX_API_VERSION } from '../../src/http/api-version.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { dockerd } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -50,7 +50,7 @@ test('the newest version is in the headers, in the answers and in the CLI', asyn
   const version = await get<{ ApiVersion: string; MinAPIVersion: string }>('/version');
   assert.deepEqual([version.ApiVersion, version.MinAPIVersion], ['1.51', '1.24']);
   assert.equal(
-    await dockerOk(engine, ['version', '--format', '{{.Client.APIVersion}} {{.Server.APIVersion}}']),
+    await engineOk(engine, ['version', '--format', '{{.Client.APIVersion}} {{.Server.APIVersion}}']),
     '1.51 1.51',
   );
   assert.equal((await call(engine.socketPath, 'GET', '/v1.52/_ping')).status, 400);

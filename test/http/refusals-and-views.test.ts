@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
@@ -93,7 +93,7 @@ test('an exec that was never started goes with the run of its container, one tha
 });
 
 test('lists tell where a container is, not the names that it has there', async () => {
-  await dockerOk(engine, ['network', 'create', 'listed']);
+  await engineOk(engine, ['network', 'create', 'listed']);
   const { Id } = await create(
     { NetworkMode: 'listed' },
     { NetworkingConfig: { EndpointsConfig: { listed: { Aliases: ['site'] } } } },
@@ -108,7 +108,7 @@ test('lists tell where a container is, not the names that it has there', async (
   );
   assert.deepEqual(NetworkSettings.Networks.listed['Aliases'], ['site']);
   await remove(Id);
-  await dockerOk(engine, ['network', 'rm', 'listed']);
+  await engineOk(engine, ['network', 'rm', 'listed']);
 });
 
 test('names of a container are listed in their order, also those that links give', async () => {
@@ -134,7 +134,7 @@ test('a commit without a configuration goes on from that of the container', asyn
     );
     const { Config } = await get<{ Config: { Env: string[] } }>('/images/views/made/json');
     assert.deepEqual(Config.Env, ['PATH=/x:/bin:/usr/bin']);
-    await dockerOk(engine, ['rmi', 'views/made']);
+    await engineOk(engine, ['rmi', 'views/made']);
   }
   await remove(Id);
 });
@@ -167,7 +167,7 @@ test('who may write to control groups and to /sys', async () => {
     [['--privileged', '--security-opt', 'writable-cgroups=false'], 'ro', 'rw'],
   ] as const)
     assert.equal(
-      await dockerOk(engine, ['run', '--rm', '--network', 'none', ...options, image, 'sh', '-c', WRITABLE]),
+      await engineOk(engine, ['run', '--rm', '--network', 'none', ...options, image, 'sh', '-c', WRITABLE]),
       `${groups}\n${sys}`,
       options.join(' '),
     );

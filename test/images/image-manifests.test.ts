@@ -6,7 +6,6 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -106,7 +105,7 @@ test('of an index: which manifest is here, for whom, and what the others are', a
   await engine.stop('SIGKILL');
   await engine.start();
   await check();
-  assert.match(await dockerOk(engine, ['image', 'ls', '--tree']), /linux\/amd64/);
+  assert.match(await engineOk(engine, ['image', 'ls', '--tree']), /linux\/amd64/);
 });
 
 test('only in the versions that have them, and only when they are asked for', async () => {
@@ -123,7 +122,7 @@ test('only in the versions that have them, and only when they are asked for', as
 
 test('of two images of one index, each has its own share', async () => {
   const name = `${registry.host}/multi:latest`;
-  await dockerOk(engine, ['pull', '-q', '--platform', 'linux/arm/v7', name]);
+  await engineOk(engine, ['pull', '-q', '--platform', 'linux/arm/v7', name]);
   for (const one of [name, amd64.id]) {
     const items = (await inspect('1.51', one, '?manifests=1'))['Manifests'] as {
       ID: string;
@@ -147,8 +146,8 @@ test('of two images of one index, each has its own share', async () => {
       ],
     );
   }
-  await dockerOk(engine, ['pull', '-q', '--platform', 'linux/amd64', name]);
-  await dockerOk(engine, ['rmi', '-f', arm.id]);
+  await engineOk(engine, ['pull', '-q', '--platform', 'linux/amd64', name]);
+  await engineOk(engine, ['rmi', '-f', arm.id]);
 });
 
 test('a loaded image has the descriptor of its entry in the archive, until it is pushed or pulled', async () => {
@@ -183,7 +182,7 @@ test('a loaded image has the descriptor of its entry in the archive, until it is
   );
 
   // The same with a manifest.json for older tools.
-  await dockerOk(engine, ['rmi', 'loaded:1']);
+  await engineOk(engine, ['rmi', 'loaded:1']);
   const manifestJson = [
     {
       Config: `blobs/sha256/${one.id.slice(7)}`,
@@ -200,33 +199,33 @@ test('a loaded image has the descriptor of its entry in the archive, until it is
 
   // Save writes manifest.json beside an index here.
   const { body: saved } = await call(engine.socketPath, 'GET', '/images/loaded:1/get');
-  await dockerOk(engine, ['rmi', 'loaded:1']);
+  await engineOk(engine, ['rmi', 'loaded:1']);
   assert.equal((await load(engine, saved)).error, undefined);
   assert.equal((await descriptorOf('loaded:1'))?.mediaType, 'application/vnd.oci.image.manifest.v1+json');
 
   const name = `${registry.host}/loaded:1`;
-  await dockerOk(engine, ['tag', 'loaded:1', name]);
-  await dockerOk(engine, ['push', '-q', name]);
+  await engineOk(engine, ['tag', 'loaded:1', name]);
+  await engineOk(engine, ['push', '-q', name]);
   const pushed = (await inspect('1.51', name))['RepoDigests'] as string[];
   assert.equal((await descriptorOf(name))?.digest, pushed[0]?.split('@')[1]);
   assert.equal((await load(engine, saved)).error, undefined);
   assert.equal((await descriptorOf(name))?.digest, pushed[0]?.split('@')[1], 'an archive does not take its place');
-  await dockerOk(engine, ['rmi', '-f', one.id]);
+  await engineOk(engine, ['rmi', '-f', one.id]);
 
   // The old layout has no manifests; neither has an import.
   assert.equal((await load(engine, archiveOf(oldArchive(one, ['loaded:old'])))).error, undefined);
   assert.equal(await descriptorOf('loaded:old'), undefined);
-  await dockerOk(engine, ['rmi', 'loaded:old']);
+  await engineOk(engine, ['rmi', 'loaded:old']);
 });
 
 test('an image that no registry had has none until it is pushed', async () => {
-  await dockerOk(engine, ['pull', '-q', registry.reference]);
+  await engineOk(engine, ['pull', '-q', registry.reference]);
   await engineOk(engine, ['create', '--name', 'made', registry.reference, 'sh']);
   const name = `${registry.host}/made:1`;
-  await dockerOk(engine, ['commit', 'made', name]);
+  await engineOk(engine, ['commit', 'made', name]);
   const before = await inspect('1.51', name, '?manifests=1');
   assert.deepEqual([before['Descriptor'], before['Manifests']], [undefined, []]);
-  const pushed = /digest: (sha256:\w+) size: (\d+)/.exec(await dockerOk(engine, ['push', name]));
+  const pushed = /digest: (sha256:\w+) size: (\d+)/.exec(await engineOk(engine, ['push', name]));
   const after = await inspect('1.51', name, '?manifests=1');
   const descriptor = {
     mediaType: 'application/vnd.docker.distribution.manifest.v2+json',

@@ -9,7 +9,6 @@ import { gzipSync } from 'node:zlib';
 import { after, before, test } from 'node:test';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
@@ -135,7 +134,7 @@ test(
     assert.deepEqual(await made('?platform=linux%2Farm%2Fv7'), []);
     assert.deepEqual(await made('?platform=linux%2Farm64'), []);
     assert.equal((await create('?platform=linux%2Farm%2Fv6')).status, 404);
-    await dockerOk(engine, ['rmi', 'foreign:1']);
+    await engineOk(engine, ['rmi', 'foreign:1']);
   },
 );
 
@@ -177,8 +176,8 @@ test('an archive is imported, named and runs', async () => {
   assert.equal(image['Id'], last.status);
   assert.equal(image['Comment'], 'from a test');
   assert.deepEqual((image['Config'] as Json)['Env'], ['A=1']);
-  assert.equal(await dockerOk(engine, ['run', '--rm', '--network', 'none', 'imported:one']), 'hi');
-  await dockerOk(engine, ['rmi', 'imported:one']);
+  assert.equal(await engineOk(engine, ['run', '--rm', '--network', 'none', 'imported:one']), 'hi');
+  await engineOk(engine, ['rmi', 'imported:one']);
 });
 
 test('what is no archive is not imported', async () => {
@@ -225,7 +224,7 @@ test('inspect tells where the layers are', async () => {
 test('removal: names first, then the image with its layers; records and events tell each', async () => {
   const since = Math.floor(Date.now() / 1000);
   const container = await engineOk(engine, ['create', registry.reference, 'sh']);
-  await dockerOk(engine, ['commit', '-m', 'a comment', '-a', 'an author', '-c', 'ENV A=1', container, 'one:a']);
+  await engineOk(engine, ['commit', '-m', 'a comment', '-a', 'an author', '-c', 'ENV A=1', container, 'one:a']);
   await engineOk(engine, ['rm', container]);
   const image = await get<{
     Id: string;
@@ -260,7 +259,7 @@ test('removal: names first, then the image with its layers; records and events t
   const last = await remove(image.Id);
   assert.deepEqual(last.slice(0, 2), [{ Untagged: 'one:a' }, { Deleted: image.Id }]);
   assert.equal(last.length, 2 + image.RootFS.Layers.length - registry.image.layers.length);
-  const seen = await dockerOk(engine, [
+  const seen = await engineOk(engine, [
     'events',
     '--since',
     String(since),
@@ -284,7 +283,7 @@ test('removal: names first, then the image with its layers; records and events t
 });
 
 test('images of containers are kept, or only untagged', async () => {
-  await dockerOk(engine, ['tag', registry.reference, 'used:1']);
+  await engineOk(engine, ['tag', registry.reference, 'used:1']);
   const container = await engineOk(engine, ['create', 'used:1']);
   const short = registry.image.id.slice(7, 19);
   await refused(
@@ -309,7 +308,7 @@ test('images of containers are kept, or only untagged', async () => {
 
 test('before and since, and what an image shares', async () => {
   const container = await engineOk(engine, ['create', registry.reference, 'sh']);
-  await dockerOk(engine, ['commit', container, 'newer:1']);
+  await engineOk(engine, ['commit', container, 'newer:1']);
   const ids = async (query: string): Promise<unknown[]> =>
     (await get<Json[]>(`/images/json?${query}`)).map(({ Id }) => Id);
   const { Id } = await get<{ Id: string }>('/images/newer:1/json');
@@ -325,7 +324,7 @@ test('before and since, and what an image shares', async () => {
     assert.equal(shared.find((one) => one.Id === Id)?.SharedSize, base.Size);
   }
   await engineOk(engine, ['rm', container]);
-  await dockerOk(engine, ['rmi', 'newer:1']);
+  await engineOk(engine, ['rmi', 'newer:1']);
 });
 
 test('an import from a URL, compressed in any way', { skip: isOriginal }, async () => {
@@ -344,7 +343,7 @@ test('an import from a URL, compressed in any way', { skip: isOriginal }, async 
   try {
     const ids = new Set<unknown>();
     for (const path of Object.keys(bodies)) {
-      await dockerOk(engine, [
+      await engineOk(engine, [
         'import',
         '--change',
         'CMD ["true"]',
@@ -358,7 +357,7 @@ test('an import from a URL, compressed in any way', { skip: isOriginal }, async 
       );
       ids.add(RootFS.Layers[0]);
       assert.equal(Comment, `Imported from ${url}${path}`);
-      await dockerOk(engine, ['rmi', 'from-url:1']);
+      await engineOk(engine, ['rmi', 'from-url:1']);
     }
     assert.equal(ids.size, 1);
     await refused(400, /404/, 'POST', `/images/create?fromSrc=${encodeURIComponent(`${url}/nothing`)}&repo=x`);

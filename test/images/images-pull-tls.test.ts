@@ -12,7 +12,7 @@ import type { TLSSocket } from 'node:tls';
 import { after, before, test } from 'node:test';
 import { isEngineError } from '../../src/errors/engine-error.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call } from '../support/http.js';
@@ -192,7 +192,7 @@ test(
     try {
       const { engine, image: known } = await startEngineWithRegistry(cleanup, engined());
       for (const registry of [host, `${address}:${(plain.address() as AddressInfo).port}`]) {
-        await dockerOk(engine, ['tag', known, `${registry}/app`]);
+        await engineOk(engine, ['tag', known, `${registry}/app`]);
         const login = { username: 'u', password: 'p', serveraddress: registry };
         const replies = {
           pull: await call(engine.socketPath, 'POST', `/images/create?fromImage=${registry}/app&tag=latest`),

@@ -11,7 +11,8 @@ import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { startCuttingProxy } from '../support/cutting-proxy.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineUnderTest } from '../support/engined.js';
@@ -74,7 +75,7 @@ async function registryFor(t: { after(step: () => Promise<void>): void }): Promi
   return registry;
 }
 
-const tag = async (reference: string): Promise<void> => void (await dockerOk(engine, ['tag', pulled, reference]));
+const tag = async (reference: string): Promise<void> => void (await engineOk(engine, ['tag', pulled, reference]));
 const statuses = (messages: readonly Message[], diffId: string): string[] =>
   messages
     .filter(({ id }) => id === diffId.slice(7, 19))
@@ -170,9 +171,9 @@ test('what a registry has is not sent: neither again nor from another of its rep
 test('the CLI pushes one tag and all tags', async (t) => {
   const registry = await registryFor(t);
   for (const one of ['a', 'b']) await tag(`${registry.host}/many:${one}`);
-  const first = await dockerOk(engine, ['push', `${registry.host}/many:a`]);
+  const first = await engineOk(engine, ['push', `${registry.host}/many:a`]);
   assert.match(first, /a: digest: sha256:[0-9a-f]{64} size: \d+$/);
-  const all = await dockerOk(engine, ['push', '-a', `${registry.host}/many`]);
+  const all = await engineOk(engine, ['push', '-a', `${registry.host}/many`]);
   assert.match(all, /a: digest: sha256:[\s\S]*b: digest: sha256:/);
   const { tags } = (await (await fetch(`${registry.url}/v2/many/tags/list`)).json()) as { tags: string[] };
   assert.deepEqual(tags.sort(), ['a', 'b']);
@@ -199,7 +200,7 @@ test('what is not here or makes no sense is refused in the known words', async (
     // The reference engine says 500 where it parses the name late.
     assert.ok(engine.name === 'dockerd' ? reply.status >= 400 : reply.status === 400, reply.text);
   }
-  await dockerOk(engine, ['tag', pulled, '127.0.0.1:1/nobody/listens:v1']);
+  await engineOk(engine, ['tag', pulled, '127.0.0.1:1/nobody/listens:v1']);
   assert.match((await push('127.0.0.1:1/nobody/listens', 'v1')).at(-1)?.error ?? '', /connection refused/);
 });
 
@@ -240,7 +241,7 @@ test('an image that came in the OCI format with zstd goes on so', own, async () 
   });
   await pushImage(source.url, 'modern', 'v1', modern);
   await pullOk(engine, `${source.host}/modern:v1`);
-  await dockerOk(engine, ['tag', `${source.host}/modern:v1`, `${source.host}/modern-too:v1`]);
+  await engineOk(engine, ['tag', `${source.host}/modern:v1`, `${source.host}/modern-too:v1`]);
   const ended = (await push(`${source.host}/modern-too`, 'v1')).at(-1)?.aux;
   assert.ok(ended);
   const reply = await fetch(`${source.url}/v2/modern-too/manifests/v1`, { headers: { accept: modern.mediaType } });
@@ -349,7 +350,7 @@ test(
     await pushImage(source.url, 'team/four', 'v1', buildImage({ layers }));
     await pullOk(engine, `${source.host}/team/four:v1`);
     const name = `127.0.0.1:${(gate.address() as AddressInfo).port}/four`;
-    await dockerOk(engine, ['tag', `${source.host}/team/four:v1`, `${name}:v1`]);
+    await engineOk(engine, ['tag', `${source.host}/team/four:v1`, `${name}:v1`]);
     const pushed = push(name, 'v1');
     await waitFor(
       () => `two uploads at a time: ${open} of ${failures}`,

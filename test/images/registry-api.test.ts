@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineUnderTest } from '../support/engined.js';
 import { startFaultyServer, type FaultyServer } from '../support/faulty-registry.js';
@@ -88,7 +89,7 @@ test('the CLI logs in, pulls with what it was given, and out', async () => {
   assert.match(stdout, /Login Succeeded/);
   const wrong = await docker(engine, ['login', '-u', USER.username, '--password-stdin', gate.host], { input: 'no\n' });
   assert.notEqual(wrong.status, 0);
-  await dockerOk(engine, ['logout', gate.host]);
+  await engineOk(engine, ['logout', gate.host]);
 });
 
 test('a remote image is described without being pulled', async () => {
@@ -161,7 +162,7 @@ test('a search asks the index of the registry that is named, also one of the fir
   }
   const sent = index.headers[index.requests.findIndex((line) => line.includes('/v1/search'))]?.authorization;
   assert.equal(sent, `Basic ${Buffer.from(`${USER.username}:${USER.password}`).toString('base64')}`);
-  assert.match(await dockerOk(engine, ['search', `${index.host}/busy`]), /busy +first +3 +\[OK\]/);
+  assert.match(await engineOk(engine, ['search', `${index.host}/busy`]), /busy +first +3 +\[OK\]/);
 });
 
 test(
@@ -180,8 +181,8 @@ test(
     assert.match(pulled.text, text);
     assert.match((await login(index.host)).text, text);
     await pushImage(open.url, 'legacy', 'v1', buildImage({ layers: [buildLayer([{ path: 'f', content: 'y' }])] }));
-    await dockerOk(engine, ['pull', '-q', `${open.host}/legacy:v1`]);
-    await dockerOk(engine, ['tag', `${open.host}/legacy:v1`, `${index.host}/legacy:v1`]);
+    await engineOk(engine, ['pull', '-q', `${open.host}/legacy:v1`]);
+    await engineOk(engine, ['tag', `${open.host}/legacy:v1`, `${index.host}/legacy:v1`]);
     assert.match((await docker(engine, ['push', `${index.host}/legacy:v1`])).stderr, text);
     index.intercept = undefined;
   },

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { dockerd, whyNoDockerd } from '../support/dockerd.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
@@ -51,13 +51,13 @@ const staged = (): string[] => readdirSync(join(engine.dir, 'data/overlay2/stagi
 const layerCount = (): number => readdirSync(join(engine.dir, 'data/overlay2/index')).length;
 
 async function remove(of: Engine, ...names: string[]): Promise<void> {
-  await dockerOk(of, ['rmi', '-f', ...names]);
+  await engineOk(of, ['rmi', '-f', ...names]);
 }
 
 describe('the documented layout', () => {
   test('has blobs, an OCI index, and the manifests of older tools', async () => {
-    await dockerOk(engine, ['tag', registry.reference, 'saved:one']);
-    await dockerOk(engine, ['save', '-o', file('one.tar'), 'saved:one']);
+    await engineOk(engine, ['tag', registry.reference, 'saved:one']);
+    await engineOk(engine, ['save', '-o', file('one.tar'), 'saved:one']);
     const names = execFileSync('tar', ['-tf', file('one.tar')], { encoding: 'utf8' })
       .trim()
       .split('\n');
@@ -94,22 +94,22 @@ describe('the documented layout', () => {
       layers.map(({ diffId, tarSize }) => [diffId, tarSize]),
     );
     // Saved once more, not a byte differs.
-    await dockerOk(engine, ['save', '-o', file('again.tar'), 'saved:one']);
+    await engineOk(engine, ['save', '-o', file('again.tar'), 'saved:one']);
     assert.equal(sha256(readFileSync(file('again.tar'))), sha256(readFileSync(file('one.tar'))));
     await remove(engine, 'saved:one');
   });
 
   test('comes back as the same image, with its names, and runs', async () => {
-    await dockerOk(engine, ['tag', registry.reference, 'back:1']);
-    await dockerOk(engine, ['tag', registry.reference, 'back:2']);
-    await dockerOk(engine, ['save', '-o', file('back.tar'), 'back']);
+    await engineOk(engine, ['tag', registry.reference, 'back:1']);
+    await engineOk(engine, ['tag', registry.reference, 'back:2']);
+    await engineOk(engine, ['save', '-o', file('back.tar'), 'back']);
     await remove(engine, registry.image.id);
     assert.deepEqual(await ids(), []);
-    const said = await dockerOk(engine, ['load', '-i', file('back.tar')]);
+    const said = await engineOk(engine, ['load', '-i', file('back.tar')]);
     assert.deepEqual(said.split('\n').sort(), ['Loaded image: back:1', 'Loaded image: back:2']);
     assert.equal(await idOf(engine, 'back:2'), registry.image.id);
     assert.equal(
-      await dockerOk(engine, ['run', '--rm', '--network', 'none', 'back:1', 'cat', '/etc/motd']),
+      await engineOk(engine, ['run', '--rm', '--network', 'none', 'back:1', 'cat', '/etc/motd']),
       'hello from the second layer',
     );
     await pullOk(engine, registry.reference);
@@ -118,9 +118,9 @@ describe('the documented layout', () => {
 
   test('several images share their blobs; by ID, digest and prefix they have no names', async () => {
     const container = await engineOk(engine, ['create', registry.reference, 'sh']);
-    await dockerOk(engine, ['commit', container, 'child:1']);
+    await engineOk(engine, ['commit', container, 'child:1']);
     await engineOk(engine, ['rm', container]);
-    await dockerOk(engine, [
+    await engineOk(engine, [
       'save',
       '-o',
       file('two.tar'),
@@ -177,9 +177,9 @@ describe('the documented layout', () => {
 
   test('events tell of save and load', async () => {
     const since = Math.floor(Date.now() / 1000);
-    await dockerOk(engine, ['save', '-o', file('event.tar'), registry.reference]);
+    await engineOk(engine, ['save', '-o', file('event.tar'), registry.reference]);
     await load(engine, readFileSync(file('event.tar')));
-    const seen = await dockerOk(engine, [
+    const seen = await engineOk(engine, [
       'events',
       '--since',
       String(since),
@@ -213,12 +213,12 @@ describe('other tools', () => {
           config: { Cmd: ['sh'] },
         });
         assert.equal((await load(original, archiveOf(oldArchive(image, ['both:1'])))).error, undefined);
-        await dockerOk(original, ['save', '-o', file('original.tar'), 'both:1']);
+        await engineOk(original, ['save', '-o', file('original.tar'), 'both:1']);
         assert.deepEqual((await load(engine, readFileSync(file('original.tar')))).lines, ['Loaded image: both:1']);
         assert.equal(await idOf(engine, 'both:1'), image.id);
-        await dockerOk(engine, ['save', '-o', file('ours.tar'), 'both:1', registry.reference]);
+        await engineOk(engine, ['save', '-o', file('ours.tar'), 'both:1', registry.reference]);
         await remove(original, 'both:1');
-        await dockerOk(original, ['load', '-i', file('ours.tar')]);
+        await engineOk(original, ['load', '-i', file('ours.tar')]);
         assert.equal(await idOf(original, 'both:1'), image.id);
         assert.equal(await idOf(original, registry.reference), registry.image.id);
         await remove(engine, 'both:1');
@@ -229,8 +229,8 @@ describe('other tools', () => {
   );
 
   test('skopeo reads both layouts of one archive, and what it writes loads as the same image', async () => {
-    await dockerOk(engine, ['tag', registry.reference, 'sk:1']);
-    await dockerOk(engine, ['save', '-o', file('sk.tar'), 'sk:1']);
+    await engineOk(engine, ['tag', registry.reference, 'sk:1']);
+    await engineOk(engine, ['save', '-o', file('sk.tar'), 'sk:1']);
     const skopeo = (...args: string[]): Buffer =>
       execFileSync('skopeo', ['--insecure-policy', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     const inspected = (source: string): { config: unknown } =>
@@ -394,7 +394,7 @@ describe('an interrupted load leaves nothing', () => {
     assert.deepEqual(staged(), []);
     assert.equal(layerCount(), layers);
     writeFileSync(file('interrupted.tar'), archive);
-    assert.equal(await dockerOk(engine, ['load', '-qi', file('interrupted.tar')]), 'Loaded image: interrupted:1');
+    assert.equal(await engineOk(engine, ['load', '-qi', file('interrupted.tar')]), 'Loaded image: interrupted:1');
     await remove(engine, 'interrupted:1');
   });
 });

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -17,8 +16,8 @@ let image: string;
 
 before(async () => {
   ({ engine, image } = await startEngineWithImage(cleanup, engined()));
-  await dockerOk(engine, ['network', 'create', '--subnet', '10.215.1.0/24', 'front']);
-  await dockerOk(engine, ['network', 'create', '--subnet', '10.215.2.0/24', 'back']);
+  await engineOk(engine, ['network', 'create', '--subnet', '10.215.1.0/24', 'front']);
+  await engineOk(engine, ['network', 'create', '--subnet', '10.215.2.0/24', 'back']);
 });
 after(() => cleanup.run());
 
@@ -81,7 +80,7 @@ test('links have the names, parameters and addresses that are asked for, at the 
     'who asks for IPv6 on a link gets its link-local address',
   );
 
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'network',
     'connect',
     '--driver-opt',
@@ -93,14 +92,14 @@ test('links have the names, parameters and addresses that are asked for, at the 
   ]);
   assert.match(await inside('router', 'ip', '-o', '-4', 'addr', 'show', 'wan0'), /inet/);
   assert.equal(await inside('router', 'cat', '/proc/sys/net/ipv4/conf/wan0/forwarding'), '0');
-  await dockerOk(engine, ['network', 'disconnect', 'bridge', 'router']);
+  await engineOk(engine, ['network', 'disconnect', 'bridge', 'router']);
   assert.doesNotMatch(await inside('router', 'ip', '-o', 'link'), /wan0/);
 
   // The next daemon knows them, too, and the next start.
   await engine.stop('SIGKILL');
   await engine.start();
-  await dockerOk(engine, ['network', 'disconnect', 'back', 'router']);
-  await dockerOk(engine, ['network', 'connect', '--driver-opt', `${NAME}=lan0`, 'back', 'router']);
+  await engineOk(engine, ['network', 'disconnect', 'back', 'router']);
+  await engineOk(engine, ['network', 'connect', '--driver-opt', `${NAME}=lan0`, 'back', 'router']);
   await engineOk(engine, ['restart', '-t', '0', 'router']);
   assert.match(await inside('router', 'ip', '-o', '-4', 'addr', 'show', 'lan0'), /10\.215\.2\./);
   await remove('router');

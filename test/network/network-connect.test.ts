@@ -5,7 +5,7 @@ import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -18,9 +18,9 @@ let engine: Engine;
 
 before(async () => {
   ({ engine, image } = await startEngineWithImage(cleanup));
-  await dockerOk(engine, ['network', 'create', '--subnet', '10.214.1.0/24', 'front']);
-  await dockerOk(engine, ['network', 'create', '--subnet', '10.214.2.0/24', 'back']);
-  await dockerOk(engine, ['network', 'create', '--subnet', '10.214.3.0/24', '--internal', 'inner']);
+  await engineOk(engine, ['network', 'create', '--subnet', '10.214.1.0/24', 'front']);
+  await engineOk(engine, ['network', 'create', '--subnet', '10.214.2.0/24', 'back']);
+  await engineOk(engine, ['network', 'create', '--subnet', '10.214.3.0/24', '--internal', 'inner']);
 });
 after(() => cleanup.run());
 
@@ -44,7 +44,7 @@ async function greeting(port: number): Promise<string> {
 }
 
 test('a start on a network that is gone says what failed, and is not found', async () => {
-  await dockerOk(engine, ['network', 'create', 'gone']);
+  await engineOk(engine, ['network', 'create', 'gone']);
   await engineOk(engine, ['create', '--name', 'lost', '--network', 'gone', image, 'true']);
   await engineOk(engine, ['network', 'rm', 'gone']);
   const reply = await call(engine.socketPath, 'POST', '/containers/lost/start');
@@ -73,7 +73,7 @@ test('exposed ports are shown on networks that the host leads to', async () => {
       `/containers/on-${network}/json`,
     );
     assert.deepEqual(NetworkSettings.Ports, ports, network);
-    const shown = await dockerOk(engine, ['ps', '--filter', `name=on-${network}`, '--format', '{{.Ports}}']);
+    const shown = await engineOk(engine, ['ps', '--filter', `name=on-${network}`, '--format', '{{.Ports}}']);
     assert.equal(shown.trim(), Object.keys(ports).join());
     await engineOk(engine, ['rm', '-f', `on-${network}`]);
   }
@@ -83,7 +83,7 @@ test('a running container joins and leaves networks: links, names, hosts and the
   await run('db', '--network', 'back');
   await run('app', '--network', 'front');
   assert.notEqual((await docker(engine, ['exec', 'app', 'nslookup', 'db', '127.0.0.11'])).status, 0);
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'network',
     'connect',
     '--ip',
@@ -106,7 +106,7 @@ test('a running container joins and leaves networks: links, names, hosts and the
   assert.match(await inside('app', 'cat', '/etc/hosts'), /10\.214\.2\.77\t/);
   // When networks have the same priority, the one whose name comes first is the way out.
   assert.match(await inside('app', 'ip', 'route'), /default via 10\.214\.2\.1/);
-  await dockerOk(engine, ['network', 'disconnect', 'back', 'app']);
+  await engineOk(engine, ['network', 'disconnect', 'back', 'app']);
   assert.match(await inside('app', 'ip', 'route'), /default via 10\.214\.1\.1/);
   assert.doesNotMatch(await inside('app', 'ip', '-o', 'link'), /eth1/);
   assert.notEqual((await docker(engine, ['exec', 'db', 'nslookup', 'api', '127.0.0.11'])).status, 0);
@@ -117,14 +117,14 @@ test('published ports go with the way out', async () => {
   await run('quiet', '--network', 'inner', '-p', '127.0.0.1::7');
   assert.equal((await docker(engine, ['port', 'quiet'])).stdout, '');
   await inside('quiet', 'sh', '-c', 'while true; do nc -l -p 7 -e echo hello; done > /dev/null 2>&1 & true');
-  await dockerOk(engine, ['network', 'connect', 'front', 'quiet']);
+  await engineOk(engine, ['network', 'connect', 'front', 'quiet']);
   const port = async (): Promise<number> =>
-    Number(/:(\d+)$/.exec(await dockerOk(engine, ['port', 'quiet', '7/tcp']))?.[1]);
+    Number(/:(\d+)$/.exec(await engineOk(engine, ['port', 'quiet', '7/tcp']))?.[1]);
   const first = await port();
   assert.equal(await greeting(first), 'hello');
-  await dockerOk(engine, ['network', 'connect', 'back', 'quiet']);
+  await engineOk(engine, ['network', 'connect', 'back', 'quiet']);
   assert.equal(await greeting(await port()), 'hello');
-  await dockerOk(engine, ['network', 'disconnect', 'back', 'quiet']);
+  await engineOk(engine, ['network', 'disconnect', 'back', 'quiet']);
   assert.equal(await greeting(await port()), 'hello');
   if (engine.name === 'engined') assert.equal(await port(), first, 'the number stays');
   await engineOk(engine, ['rm', '-f', 'quiet']);
@@ -136,7 +136,7 @@ test(
   async () => {
     const id = await run('firm', '--network', 'front', '-p', '127.0.0.1::7');
     await inside('firm', 'sh', '-c', 'while true; do nc -l -p 7 -e echo hello; done > /dev/null 2>&1 & true');
-    const port = Number(/:(\d+)$/.exec(await dockerOk(engine, ['port', 'firm', '7/tcp']))?.[1]);
+    const port = Number(/:(\d+)$/.exec(await engineOk(engine, ['port', 'firm', '7/tcp']))?.[1]);
     const hosts = join(engine.dir, 'data', 'containers', id, 'hosts');
     execFileSync('mount', ['--bind', hosts, hosts]);
     try {
@@ -149,7 +149,7 @@ test(
     assert.doesNotMatch(await inside('firm', 'ip', '-o', 'link'), /eth1/);
     assert.match(await inside('firm', 'ip', 'route'), /default via 10\.214\.1\.1/);
     assert.equal(await greeting(port), 'hello');
-    await dockerOk(engine, ['network', 'connect', 'back', 'firm']);
+    await engineOk(engine, ['network', 'connect', 'back', 'firm']);
     assert.match(await inside('firm', 'ip', 'route'), /default via 10\.214\.2\.1/);
     await engineOk(engine, ['rm', '-f', 'firm']);
   },
@@ -157,8 +157,8 @@ test(
 
 test('a container that does not run keeps what it will be connected to', async () => {
   await engineOk(engine, ['create', '--name', 'later', '--network', 'front', image, 'sleep', '600']);
-  await dockerOk(engine, ['network', 'connect', '--alias', 'soon', 'back', 'later']);
-  await dockerOk(engine, ['network', 'disconnect', 'front', 'later']);
+  await engineOk(engine, ['network', 'connect', '--alias', 'soon', 'back', 'later']);
+  await engineOk(engine, ['network', 'disconnect', 'front', 'later']);
   await engineOk(engine, ['start', 'later']);
   const addresses = await inside('later', 'ip', '-o', '-4', 'addr');
   assert.match(addresses, /10\.214\.2\./);
@@ -171,7 +171,7 @@ test('what cannot be is refused in the words that clients know, and leaves nothi
   await run('hosted', '--network', 'host');
   await run('alone', '--network', 'none');
   await run('shared', '--network', 'container:plain');
-  await dockerOk(engine, ['network', 'create', 'chosen-by-engine']);
+  await engineOk(engine, ['network', 'create', 'chosen-by-engine']);
   const links = await inside('plain', 'ip', '-o', 'link');
   const sharing =
     /container sharing network namespace with another container or host cannot be connected to any other network/;
@@ -253,12 +253,12 @@ test(
   { skip: process.env['ENGINE_UNDER_TEST'] === 'dockerd' && 'its containers end with it' },
   async () => {
     await run('lasting', '--network', 'front');
-    await dockerOk(engine, ['network', 'connect', '--alias', 'stay', 'back', 'lasting']);
+    await engineOk(engine, ['network', 'connect', '--alias', 'stay', 'back', 'lasting']);
     await engine.stop('SIGKILL');
     await engine.start();
     await run('asking', '--network', 'back');
     assert.match(await inside('asking', 'nslookup', 'stay', '127.0.0.11'), /10\.214\.2\./);
-    await dockerOk(engine, ['network', 'disconnect', 'back', 'lasting']);
+    await engineOk(engine, ['network', 'disconnect', 'back', 'lasting']);
     assert.doesNotMatch(await inside('lasting', 'ip', '-o', '-4', 'addr'), /10\.214\.2\./);
     await engineOk(engine, ['rm', '-f', 'lasting', 'asking']);
     await engineOk(engine, ['network', 'rm', 'front', 'back', 'inner']);

@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { listNetns } from '../../src/sys/process/netns.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
@@ -89,7 +88,7 @@ test(
   `${STARTS} starts at once with ports of the ephemeral range, and kill -9 in between`,
   { timeout: 600_000 },
   async () => {
-    await dockerOk(engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engkuser', 'user']);
+    await engineOk(engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engkuser', 'user']);
     const created = await Promise.all(
       Array.from({ length: STARTS }, (_, index) =>
         callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
@@ -152,9 +151,9 @@ test(
 test('a network being joined or left when the daemon dies is joined or not; the way out is there', async () => {
   const id = await engineOk(engine, ['run', '-d', '--name', 'joining', '-p', '80', SEEDED_IMAGE, 'sleep', '6000']);
   const netns = join(engine.dir, 'exec', 'netns', id);
-  await dockerOk(engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engkjoin', 'joined']);
+  await engineOk(engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engkjoin', 'joined']);
   const isConnected = async (): Promise<boolean> =>
-    (await dockerOk(engine, ['inspect', '-f', '{{json .NetworkSettings.Networks}}', 'joining'])).includes('"joined"');
+    (await engineOk(engine, ['inspect', '-f', '{{json .NetworkSettings.Networks}}', 'joining'])).includes('"joined"');
   const connect = { path: '/networks/joined/connect', json: { Container: id, EndpointConfig: { GwPriority: 1 } } };
   const disconnect = { path: '/networks/joined/disconnect', json: { Container: id } };
   const stop = await startEchoServer(netns, [80], []);
@@ -174,7 +173,7 @@ test('a network being joined or left when the daemon dies is joined or not; the 
         links === 1 ? /dev eth1/ : /dev eth0/,
         'it leaves by the network with the higher priority',
       );
-      const port = Number((await dockerOk(engine, ['port', id, '80'])).split('\n')[0]?.split(':').at(-1));
+      const port = Number((await engineOk(engine, ['port', id, '80'])).split('\n')[0]?.split(':').at(-1));
       assert.match((await askEcho(undefined, [{ protocol: 'tcp', host: '127.0.0.1', port }]))[0] ?? '', /^80 /);
       // A connection that was promised can be changed again.
       const next = links === 1 ? disconnect : connect;
@@ -188,7 +187,7 @@ test('a network being joined or left when the daemon dies is joined or not; the 
 
 test('nothing is left', async () => {
   await Promise.all((await list()).map(({ Id }) => call(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`)));
-  await dockerOk(engine, ['network', 'prune', '-f']);
+  await engineOk(engine, ['network', 'prune', '-f']);
   assert.deepEqual(listNetns(join(engine.dir, 'exec', 'netns')), []);
   assert.deepEqual(translated(), []);
   await engine.close();

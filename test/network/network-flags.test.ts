@@ -6,7 +6,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
@@ -69,7 +69,7 @@ test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of 
         assert.match(await scene.inside('one', 'ip', '-6', 'route'), /default via fd00:218::9 /);
         assert.match(await scene.inside('one', 'ip', '-o', 'link', 'show', 'eth0'), / mtu 1380 /);
         // The mtu is for the default bridge alone.
-        await dockerOk(scene.engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engfuser', 'user']);
+        await engineOk(scene.engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engfuser', 'user']);
         assert.match(ip('-o', 'link', 'show', 'engfuser'), / mtu 1500 /);
         assert.doesNotMatch(ip('-o', 'addr', 'show', 'engfuser'), /inet6/);
         await engineOk(scene.engine, ['network', 'rm', 'user']);
@@ -180,7 +180,7 @@ test('bridge: one that is there is used as it is and stays; with none there is n
   const before = links();
   await daemons.with(['--bridge', 'none'], async (scene) => {
     assert.deepEqual(links(), before);
-    assert.doesNotMatch(await dockerOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
+    assert.doesNotMatch(await engineOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
     const gateway = await docker(scene.engine, [
       'run',
       '--rm',
@@ -196,7 +196,7 @@ test('bridge: one that is there is used as it is and stays; with none there is n
     // The known engine does the same: a container has only loopback then, and user networks exist.
     await scene.run('alone');
     assert.doesNotMatch(await scene.inside('alone', 'ip', '-o', 'link'), /eth0/);
-    await dockerOk(scene.engine, ['network', 'create', 'user']);
+    await engineOk(scene.engine, ['network', 'create', 'user']);
     await scene.run('one', '--network', 'user');
     assert.match(await scene.inside('one', 'ip', '-o', 'link'), /eth0/);
     await engineOk(scene.engine, ['rm', '-f', 'one']);
@@ -218,7 +218,7 @@ test('default-address-pool and default-network-opt: what new networks get', () =
     ],
     async (scene) => {
       for (const name of ['first', 'second'])
-        await dockerOk(scene.engine, ['network', 'create', '-o', `com.docker.network.bridge.name=engf${name}`, name]);
+        await engineOk(scene.engine, ['network', 'create', '-o', `com.docker.network.bridge.name=engf${name}`, name]);
       assert.match(ip('-o', 'addr', 'show', 'engffirst'), /inet 10\.219\.0\.1\/24 /);
       assert.match(ip('-o', 'addr', 'show', 'engfsecond'), /inet 10\.219\.1\.1\/24 /);
       assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
@@ -230,7 +230,7 @@ test('default-address-pool and default-network-opt: what new networks get', () =
       // A network's own option wins, under either name.
       await engineOk(scene.engine, ['network', 'rm', 'second']);
       const options = ['-o', 'com.docker.network.bridge.name=engfown', '-o', 'com.docker.network.driver.mtu=1300'];
-      await dockerOk(scene.engine, ['network', 'create', ...options, 'own']);
+      await engineOk(scene.engine, ['network', 'create', ...options, 'own']);
       assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
       assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
       await engineOk(scene.engine, ['network', 'rm', 'first', 'own']);
@@ -263,10 +263,10 @@ test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools
 /** Ports of the default bridge are on the address of `--ip`, those of other networks where these say. */
 async function publishOnLoopback(scene: Scene): Promise<void> {
   await scene.run('one', '-p', '8083:80');
-  assert.equal(await dockerOk(scene.engine, ['port', 'one']), '80/tcp -> 127.0.0.1:8083');
+  assert.equal(await engineOk(scene.engine, ['port', 'one']), '80/tcp -> 127.0.0.1:8083');
   assert.doesNotMatch(execFileSync('ss', ['-Hltn', 'sport', '=', ':8083'], { encoding: 'utf8' }), /0\.0\.0\.0:8083/);
-  await dockerOk(scene.engine, ['network', 'create', 'user']);
-  await dockerOk(scene.engine, [
+  await engineOk(scene.engine, ['network', 'create', 'user']);
+  await engineOk(scene.engine, [
     'network',
     'create',
     '-o',
@@ -274,9 +274,9 @@ async function publishOnLoopback(scene: Scene): Promise<void> {
     'bound',
   ]);
   await scene.run('two', '--network', 'user', '-p', '8084:80');
-  assert.match(await dockerOk(scene.engine, ['port', 'two']), /0\.0\.0\.0:8084/);
+  assert.match(await engineOk(scene.engine, ['port', 'two']), /0\.0\.0\.0:8084/);
   await scene.run('three', '--network', 'bound', '-p', '8085:80');
-  assert.equal(await dockerOk(scene.engine, ['port', 'three']), '80/tcp -> 127.0.0.2:8085');
+  assert.equal(await engineOk(scene.engine, ['port', 'three']), '80/tcp -> 127.0.0.2:8085');
   await engineOk(scene.engine, ['rm', '-f', 'two', 'three']);
   await engineOk(scene.engine, ['network', 'rm', 'user', 'bound']);
 }
@@ -294,7 +294,7 @@ async function askNames(scene: Scene): Promise<void> {
   server.bind(53, '10.218.50.1');
   await once(server, 'listening');
   try {
-    await dockerOk(scene.engine, ['network', 'create', 'user']);
+    await engineOk(scene.engine, ['network', 'create', 'user']);
     await scene.run('plain');
     await scene.run('named', '--network', 'user');
     assert.equal(

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -19,10 +19,10 @@ after(() => cleanup.run());
 
 test('containers of a network find each other by name, also after the daemon was killed', async () => {
   const subnet = '10.213.77.0/24';
-  const id = await dockerOk(engine, ['network', 'create', '--subnet', subnet, '--label', 'tier=back', 'back']);
+  const id = await engineOk(engine, ['network', 'create', '--subnet', subnet, '--label', 'tier=back', 'back']);
   assert.match(id, /^[0-9a-f]{64}$/);
   assert.equal(
-    await dockerOk(engine, [
+    await engineOk(engine, [
       'network',
       'inspect',
       '-f',
@@ -49,7 +49,7 @@ test('containers of a network find each other by name, also after the daemon was
   const lookups = async (): Promise<void> => {
     for (const name of ['server', 'db', 'server.back'])
       assert.match(
-        await dockerOk(engine, ['run', '--rm', '--network', 'back', image, 'ping', '-c', '1', '-w', '3', name]),
+        await engineOk(engine, ['run', '--rm', '--network', 'back', image, 'ping', '-c', '1', '-w', '3', name]),
         /10\.213\.77\.9/,
       );
   };
@@ -78,7 +78,7 @@ test('every filter of the list', async () => {
     ['pear', '--label', 'colour=green', '--label', 'big'],
     ['plum', '--config-only'],
   ] as const)
-    ids[name] = await dockerOk(engine, ['network', 'create', ...args, name]);
+    ids[name] = await engineOk(engine, ['network', 'create', ...args, name]);
   const listed = async (filters: unknown): Promise<string[]> =>
     (
       await callJson<{ Name: string }[]>(
@@ -126,7 +126,7 @@ test('every filter of the list', async () => {
 });
 
 test('containers in the list for clients before 1.28; a MAC address is shown before there is one', async () => {
-  await dockerOk(engine, ['network', 'create', 'seen']);
+  await engineOk(engine, ['network', 'create', 'seen']);
   const id = await engineOk(engine, ['create', '--name', 'shy', image, 'sleep', '600']);
   assert.equal(
     (
@@ -137,7 +137,7 @@ test('containers in the list for clients before 1.28; a MAC address is shown bef
     200,
   );
   const mac = (): Promise<string> =>
-    dockerOk(engine, ['inspect', '-f', '{{(index .NetworkSettings.Networks "seen").MacAddress}}', 'shy']);
+    engineOk(engine, ['inspect', '-f', '{{(index .NetworkSettings.Networks "seen").MacAddress}}', 'shy']);
   assert.equal(await mac(), '02:42:ac:11:00:02');
   await engineOk(engine, ['start', 'shy']);
   assert.equal(await mac(), '02:42:ac:11:00:02');
@@ -161,13 +161,13 @@ test('containers in the list for clients before 1.28; a MAC address is shown bef
 
 test('networks that nobody uses are pruned', async () => {
   for (const name of ['unused', 'kept', 'used'])
-    await dockerOk(engine, ['network', 'create', '--label', `name=${name}`, name]);
+    await engineOk(engine, ['network', 'create', '--label', `name=${name}`, name]);
   await engineOk(engine, ['create', '--name', 'user', '--network', 'used', image, 'true']);
   const filters = encodeURIComponent(JSON.stringify({ 'label!': ['name=kept'] }));
   assert.deepEqual(await callJson(engine.socketPath, 'POST', `/networks/prune?filters=${filters}`), {
     NetworksDeleted: ['unused'],
   });
-  assert.deepEqual((await dockerOk(engine, ['network', 'ls', '--format', '{{.Name}}'])).split('\n').sort(), [
+  assert.deepEqual((await engineOk(engine, ['network', 'ls', '--format', '{{.Name}}'])).split('\n').sort(), [
     'bridge',
     'host',
     'kept',

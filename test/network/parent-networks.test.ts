@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { runInside } from '../support/host-networks.js';
@@ -34,7 +34,7 @@ const inside = (name: string, ...command: readonly string[]): Promise<string> =>
 
 test('macvlan: containers are on the link of the host with addresses, names and a way out of their own', async () => {
   const parent = `parent=${lan.link}`;
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'network',
     'create',
     '-d',
@@ -64,9 +64,9 @@ test('macvlan: containers are on the link of the host with addresses, names and 
     assert.match(await inside('one', 'ping', '-c', '2', '-W', '2', address), /[12] packets received/, address);
   assert.match(runInside(lan.path, 'busybox', 'ping', '-c', '2', '-W', '2', '10.215.0.40'), /[12] packets received/);
   // Nothing is published: whoever is on the link is there already.
-  assert.equal(await dockerOk(engine, ['port', 'two']), '');
-  assert.equal(await dockerOk(engine, ['inspect', '-f', '{{len .NetworkSettings.Ports}}', 'two']), '0');
-  assert.equal(await dockerOk(engine, ['ps', '--filter', 'name=two', '--format', '{{.Ports}}']), '');
+  assert.equal(await engineOk(engine, ['port', 'two']), '');
+  assert.equal(await engineOk(engine, ['inspect', '-f', '{{len .NetworkSettings.Ports}}', 'two']), '0');
+  assert.equal(await engineOk(engine, ['ps', '--filter', 'name=two', '--format', '{{.Ports}}']), '');
   assert.match(
     (await docker(engine, ['run', '--rm', '--network', 'lan', '--ip', '10.215.0.40', image, 'true'])).stderr,
     /Address already in use/,
@@ -78,7 +78,7 @@ test('macvlan: containers are on the link of the host with addresses, names and 
     assert.match(await inside('three', 'ping', '-c', '2', '-W', '2', 'one'), /[12] packets received/);
     await engineOk(engine, ['rm', '-f', 'three']);
   }
-  await dockerOk(engine, ['network', 'disconnect', 'lan', 'one']);
+  await engineOk(engine, ['network', 'disconnect', 'lan', 'one']);
   assert.doesNotMatch(await inside('one', 'ip', '-o', 'link'), /eth0/);
   await engineOk(engine, ['rm', '-f', 'one', 'two']);
   await engineOk(engine, ['network', 'rm', 'lan']);
@@ -90,7 +90,7 @@ test('macvlan: containers are on the link of the host with addresses, names and 
 });
 
 test('macvlan: several subnets of a family', async () => {
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'network',
     'create',
     '-d',
@@ -131,11 +131,11 @@ test('what the kernel has no links for is said, and nothing is left', async () =
       'isolated',
     ]);
     if (made.status === 0) {
-      await dockerOk(engine, ['run', '--rm', '--network', 'isolated', image, 'ip', 'addr', 'show', 'eth0']);
+      await engineOk(engine, ['run', '--rm', '--network', 'isolated', image, 'ip', 'addr', 'show', 'eth0']);
       await engineOk(engine, ['network', 'rm', 'isolated']);
     } else assert.match(made.stderr, /operation not supported/);
     assert.equal(execFileSync('ip', ['-o', 'link'], { encoding: 'utf8' }), links);
-    assert.doesNotMatch(await dockerOk(engine, ['network', 'ls']), /isolated/);
+    assert.doesNotMatch(await engineOk(engine, ['network', 'ls']), /isolated/);
   }
 });
 

@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { joinProject } from '../../src/sys/mount/project-quota.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
@@ -53,7 +54,7 @@ async function projectsOfBuild(engine: Engine, dataRoot: string): Promise<string
   const context = join(dir, 'context');
   mkdirSync(context);
   writeFileSync(join(context, 'Dockerfile'), 'FROM busybox:1\nCOPY Dockerfile /counted\n');
-  await dockerOk(engine, ['build', '-q', context]);
+  await engineOk(engine, ['build', '-q', context]);
   const found = execFileSync('find', [join(dataRoot, 'overlay2/layers'), '-name', 'counted'], { encoding: 'utf8' });
   return found
     .trim()
@@ -82,7 +83,7 @@ describe('without quotas', () => {
         /--storage-opt is supported only for overlay over xfs with 'pquota' mount option/,
       );
       assert.match((await create('colour=green')).stderr, /Unknown option colour/);
-      assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
+      assert.equal(await engineOk(engine, ['ps', '-aq']), '');
     } finally {
       await engine.close();
     }
@@ -120,7 +121,7 @@ describe('on XFS', () => {
       await load(engine, archive);
       const write = 'dd if=/dev/zero of=/big bs=1M count=$0 2>&1 | tail -1; wc -c </big';
       const run = (name: string, mib: number, ...options: string[]): Promise<string> =>
-        dockerOk(engine, [
+        engineOk(engine, [
           'run',
           '--name',
           name,
@@ -145,8 +146,8 @@ describe('on XFS', () => {
       await engine.start();
       assert.ok(bytes(await run('later', 32)) <= 16 << 20);
       assert.deepEqual(await projectsOfBuild(engine, join(root, 'data')), ['0']);
-      await dockerOk(engine, ['start', '-a', 'full']);
-      assert.ok(Number(await dockerOk(engine, ['inspect', '--size', '--format', '{{.SizeRw}}', 'full'])) <= 16 << 20);
+      await engineOk(engine, ['start', '-a', 'full']);
+      assert.ok(Number(await engineOk(engine, ['inspect', '--size', '--format', '{{.SizeRw}}', 'full'])) <= 16 << 20);
     } finally {
       await engine.close();
     }

@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
@@ -38,8 +38,8 @@ let dataRoot: string;
 before(async () => {
   ({ engine, registry } = await startEngineWithRegistry(cleanup, engined()));
   dataRoot = join(engine.dir, 'data');
-  await dockerOk(engine, ['volume', 'create', 'kept']);
-  await dockerOk(engine, [
+  await engineOk(engine, ['volume', 'create', 'kept']);
+  await engineOk(engine, [
     'run',
     '--name',
     'kept',
@@ -114,12 +114,12 @@ const contentBytes = (): number =>
   diskBytes(dataRoot) - diskBytes(join(dataRoot, 'events')) - diskBytes(join(dataRoot, 'supervisor'));
 
 async function stillWhole(): Promise<void> {
-  assert.match(await dockerOk(engine, ['logs', 'kept']), /^some output$/m);
+  assert.match(await engineOk(engine, ['logs', 'kept']), /^some output$/m);
   assert.equal(
-    await dockerOk(engine, ['run', '--rm', '--network', 'none', '-v', 'kept:/v', registry.reference, 'cat', '/v/file']),
+    await engineOk(engine, ['run', '--rm', '--network', 'none', '-v', 'kept:/v', registry.reference, 'cat', '/v/file']),
     'a',
   );
-  await dockerOk(engine, ['start', '-a', 'kept']);
+  await engineOk(engine, ['start', '-a', 'kept']);
 }
 
 describe('with the daemon', () => {
@@ -156,7 +156,7 @@ describe('with the daemon', () => {
       const [{ error }, { findings }] = await Promise.all([load(engine, archive), online(false)]);
       assert.equal(error, undefined);
       assert.deepEqual(findings, []);
-      await dockerOk(engine, ['rmi', 'busy:1']);
+      await engineOk(engine, ['rmi', 'busy:1']);
     }
   });
 
@@ -265,8 +265,8 @@ describe('kills in the middle', () => {
       }
       await engine.start();
       await docker(engine, ['rm', '-f', 'churn']);
-      const containers = (await dockerOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n');
-      const kept = await dockerOk(engine, ['inspect', '--format', '{{.Id}}', 'kept']);
+      const containers = (await engineOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n');
+      const kept = await engineOk(engine, ['inspect', '--format', '{{.Id}}', 'kept']);
       for (const id of containers) if (id !== kept) await docker(engine, ['rm', '-f', id]);
       await call(engine.socketPath, 'POST', prune);
       assert.deepEqual((await online(true)).findings, []);

@@ -9,6 +9,7 @@ import { delimiter, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
@@ -43,13 +44,13 @@ const archive = archiveOf(
 describe('with fuse-overlayfs', () => {
   const cleanup = new Cleanup();
   let engine: Engine;
-  const run = (...args: string[]): Promise<string> => dockerOk(engine, ['run', '--network', 'none', ...args]);
+  const run = (...args: string[]): Promise<string> => engineOk(engine, ['run', '--network', 'none', ...args]);
   const fsck = (): Promise<Fsck> => callJson<Fsck>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
   const servers = (): { readonly pid: number; readonly command: string }[] =>
     processesOf(engine.dir).filter(({ command }) => command.startsWith(`${DRIVER} `));
   /** The process of a container that runs. */
   const serverOf = async (name: string): Promise<number> => {
-    const id = await dockerOk(engine, ['inspect', '-f', '{{.Id}}', name]);
+    const id = await engineOk(engine, ['inspect', '-f', '{{.Id}}', name]);
     const found = servers().filter(({ command }) => command.includes(id));
     assert.equal(found.length, 1, name);
     return found[0]?.pid ?? 0;
@@ -59,8 +60,8 @@ describe('with fuse-overlayfs', () => {
     engine = await Engine.start(engined({ args: ['--storage-driver', DRIVER, '--live-restore'] }));
     cleanup.add(() => engine.close());
     cleanup.add(async () => {
-      const ids = (await dockerOk(engine, ['ps', '-aq'])).split('\n').filter((id) => id !== '');
-      if (ids.length > 0) await dockerOk(engine, ['rm', '-f', ...ids]);
+      const ids = (await engineOk(engine, ['ps', '-aq'])).split('\n').filter((id) => id !== '');
+      if (ids.length > 0) await engineOk(engine, ['rm', '-f', ...ids]);
     });
     await load(engine, archive);
   });
@@ -70,17 +71,17 @@ describe('with fuse-overlayfs', () => {
     const change =
       'cat /etc/new; ls /etc/gone 2>&1 | wc -l; rm /etc/old; rm -r /var/cache; mkdir /var/cache; echo x >/y';
     assert.equal(await run('--name', 'first', 'busybox:1', 'sh', '-c', change), 'new1');
-    assert.deepEqual((await dockerOk(engine, ['diff', 'first'])).split('\n').sort(), [
+    assert.deepEqual((await engineOk(engine, ['diff', 'first'])).split('\n').sort(), [
       'A /y',
       'C /etc',
       'C /var',
       'D /etc/old',
       'D /var/cache',
     ]);
-    await dockerOk(engine, ['commit', 'first', 'committed:1']);
+    await engineOk(engine, ['commit', 'first', 'committed:1']);
     assert.equal(await run('--rm', 'committed:1', 'sh', '-c', 'cat /y; ls -A /var/cache; [ ! -e /etc/old ]'), 'x');
     const copied = join(engine.dir, 'y');
-    await dockerOk(engine, ['cp', 'first:/y', copied]);
+    await engineOk(engine, ['cp', 'first:/y', copied]);
     assert.equal(readFileSync(copied, 'utf8'), 'x\n');
     assert.ok((await docker(engine, ['export', 'first'])).stdout.includes('etc/new'));
     const dockerfile = 'FROM busybox:1\nRUN echo built >/built && rm /etc/new\nCOPY --from=committed:1 /y /copied\n';
@@ -118,13 +119,13 @@ describe('with fuse-overlayfs', () => {
       assert.equal(await dockerProcess(pid), DRIVER);
       await engine.start();
       assert.equal(await serverOf('kept'), pid);
-      await dockerOk(engine, ['exec', 'kept', 'sh', '-c', `echo ${signal} >>/word`]);
+      await engineOk(engine, ['exec', 'kept', 'sh', '-c', `echo ${signal} >>/word`]);
     }
-    await dockerOk(engine, ['exec', 'kept', 'touch', '/end']);
-    await dockerOk(engine, ['wait', 'kept']);
-    assert.equal(await dockerOk(engine, ['logs', 'kept']), 'SIGTERM\nSIGKILL');
+    await engineOk(engine, ['exec', 'kept', 'touch', '/end']);
+    await engineOk(engine, ['wait', 'kept']);
+    assert.equal(await engineOk(engine, ['logs', 'kept']), 'SIGTERM\nSIGKILL');
     await waitFor('the process to go', () => servers().length === 0);
-    await dockerOk(engine, ['rm', 'kept']);
+    await engineOk(engine, ['rm', 'kept']);
   });
 
   test('a process that somebody killed is told of, and the next start of the container mounts afresh', async () => {
@@ -133,7 +134,7 @@ describe('with fuse-overlayfs', () => {
     process.kill(await serverOf('hit'), 'SIGKILL');
     await waitFor('the log to tell', () => /fuse-overlayfs of a container was ended/.test(engine.log));
     assert.notEqual((await docker(engine, ['exec', 'hit', 'true'])).status, 0);
-    await dockerOk(engine, ['restart', '-t', '0', 'hit']);
+    await engineOk(engine, ['restart', '-t', '0', 'hit']);
     await waitFor(
       'both lines',
       async () => (await docker(engine, ['exec', 'hit', 'cat', '/kept'])).stdout === 'x\nx\n',
@@ -147,12 +148,12 @@ describe('with fuse-overlayfs', () => {
     process.kill(pid, 'SIGKILL');
     await engine.start();
     assert.match(engine.log, /fuse-overlayfs of a container has ended/);
-    await dockerOk(engine, ['restart', '-t', '0', 'hit']);
+    await engineOk(engine, ['restart', '-t', '0', 'hit']);
     await waitFor(
       'three lines',
       async () => (await docker(engine, ['exec', 'hit', 'cat', '/kept'])).stdout === 'x\nx\nx\n',
     );
-    await dockerOk(engine, ['rm', '-f', 'hit']);
+    await engineOk(engine, ['rm', '-f', 'hit']);
     assert.deepEqual(servers(), []);
     assert.deepEqual((await fsck()).findings, []);
   });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
@@ -55,11 +55,11 @@ test('the whole agrees with du, and so do the sums of clients, with images of la
     config: {},
   });
   assert.equal((await load(engine, archiveOf(oldArchive(image, ['generated:1'])))).error, undefined);
-  await dockerOk(engine, ['volume', 'create', 'data']);
+  await engineOk(engine, ['volume', 'create', 'data']);
   const script =
     'for i in 1 2 3 4 5; do head -c 2000000 /dev/urandom >/volume/$i; ' +
     'head -c 1000000 /dev/urandom >/file$i; done; ln /file1 /hard; head -c 3000000 /dev/urandom | base64';
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '--name',
     'writer',
@@ -89,7 +89,7 @@ test('the whole agrees with du, and so do the sums of clients, with images of la
 });
 
 test('images that share layers tell how much', async () => {
-  await dockerOk(engine, ['commit', 'writer', 'child:1']);
+  await engineOk(engine, ['commit', 'writer', 'child:1']);
   const { Images } = await usage('?type=image');
   const base = Images?.find(({ Id }) => Id === registry.image.id);
   const child = Images?.find(
@@ -100,7 +100,7 @@ test('images that share layers tell how much', async () => {
   assert.equal(base.SharedSize, base.Size);
   assert.equal(child.SharedSize, base.Size);
   assertWithin(child.Size - child.SharedSize, 5_000_000, 0.02, 'what the child has alone');
-  await dockerOk(engine, ['rmi', 'child:1']);
+  await engineOk(engine, ['rmi', 'child:1']);
 });
 
 test('kinds that were not asked for are null, unknown ones are refused', async () => {
@@ -114,7 +114,7 @@ test('kinds that were not asked for are null, unknown ones are refused', async (
 });
 
 test('the client shows it, short and long', async () => {
-  const short = await dockerOk(engine, ['system', 'df']);
+  const short = await engineOk(engine, ['system', 'df']);
   for (const row of [
     /^Images +2 +1 +\S+ +\S+/m,
     /^Containers +1 +0 +\S+ +\S+ \(100%\)/m,
@@ -122,7 +122,7 @@ test('the client shows it, short and long', async () => {
     /^Build Cache +0 +0 +0B/m,
   ])
     assert.match(short, row);
-  const long = await dockerOk(engine, ['system', 'df', '-v']);
+  const long = await engineOk(engine, ['system', 'df', '-v']);
   assert.match(long, /^generated +1 +\S+ +\d+ \w+ ago +[\d.]+MB +0B +[\d.]+MB +0/m);
   assert.match(long, /^data +1 +10\.\d+MB/m);
 });

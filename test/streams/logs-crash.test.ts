@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { dockerCli } from '../support/dockerd.js';
 import { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -31,7 +32,7 @@ test('a killed daemon goes on with a remote log, also without its server; the lo
   cleanup.add(() => receiver.close());
   const numbers = (text: string): number[] => [...text.matchAll(/line (\d+)\n/g)].map(([, number]) => Number(number));
   const script = 'i=0; while true; do echo line $i; i=$((i+1)); sleep 0.05; done';
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '-d',
     '--name',
@@ -49,12 +50,12 @@ test('a killed daemon goes on with a remote log, also without its server; the lo
   await engine.stop('SIGKILL');
   await receiver.leave();
   await engine.start();
-  assert.equal(await dockerOk(engine, ['inspect', '-f', '{{.State.Status}}', 'steady']), 'running');
+  assert.equal(await engineOk(engine, ['inspect', '-f', '{{.State.Status}}', 'steady']), 'running');
   await waitFor('the daemon to tell', () => engine.log.includes('the remote log cannot be opened again yet'));
   const before = numbers(receiver.received().toString()).length;
   await receiver.listen();
   await waitFor('further lines', () => numbers(receiver.received().toString()).length > before + 10);
-  await dockerOk(engine, ['kill', 'steady']);
+  await engineOk(engine, ['kill', 'steady']);
   const copy = numbers((await docker(engine, ['logs', 'steady'])).stdout + '\n');
   // Lines that were on their way from the pipe to the file when the daemon was killed are lost; docs/logs.md says so.
   const gaps = copy.flatMap((number, at) => (number === (copy[at - 1] ?? -1) + 1 ? [] : [at]));
@@ -72,7 +73,7 @@ test('a killed daemon goes on with a remote log, also without its server; the lo
     Array.from({ length: later.length }, (_, i) => first + i),
   );
   assert.ok(first - (remote[before - 1] ?? Number.NaN) <= 20, `lines ${remote[before - 1]} to ${first} are missing`);
-  await dockerOk(engine, ['rm', 'steady']);
+  await engineOk(engine, ['rm', 'steady']);
 });
 
 test('a default log driver that serves no container ends the start; the local copy has its defaults', async () => {
@@ -92,11 +93,11 @@ test('a default log driver that serves no container ends the start; the local co
   try {
     const config = async (...flags: readonly string[]): Promise<unknown> =>
       JSON.parse(
-        await dockerOk(other, [
+        await engineOk(other, [
           'inspect',
           '-f',
           '{{json .HostConfig.LogConfig}}',
-          await dockerOk(other, ['create', ...flags, image, 'true']),
+          await engineOk(other, ['create', ...flags, image, 'true']),
         ]),
       );
     assert.deepEqual(await config(), { Type: 'json-file', Config: { 'max-size': '1m', 'cache-max-size': '2m' } });
@@ -111,7 +112,7 @@ test('a default log driver that serves no container ends the start; the local co
 
 test('what an attached client has read is in the log after a kill of the daemon, also of a flood', async () => {
   for (let round = 0; round < 3; round++) {
-    await dockerOk(engine, ['create', '--name', 'flood', '--log-opt', 'max-size=1g', image, 'seq', '1', '999999999']);
+    await engineOk(engine, ['create', '--name', 'flood', '--log-opt', 'max-size=1g', image, 'seq', '1', '999999999']);
     const client = spawn(dockerCli(), ['-H', `unix://${engine.socketPath}`, 'start', '-a', 'flood'], {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
@@ -126,13 +127,13 @@ test('what an attached client has read is in the log after a kill of the daemon,
     await engine.stop('SIGKILL');
     await left;
     await engine.start();
-    await dockerOk(engine, ['kill', 'flood']);
+    await engineOk(engine, ['kill', 'flood']);
     const seen = Number(tail.slice(0, tail.lastIndexOf('\n')).split('\n').at(-1));
-    const path = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'flood']);
+    const path = await engineOk(engine, ['inspect', '-f', '{{.LogPath}}', 'flood']);
     const lines = execFileSync('grep', ['-c', '-m', `${seen}`, '', path], { encoding: 'utf8' });
     assert.equal(Number(lines), seen, 'the log is too short');
     const line = execFileSync('sed', ['-n', `${seen}{p;q}`, path], { encoding: 'utf8' });
     assert.equal((JSON.parse(line) as { log: string }).log, `${seen}\n`);
-    await dockerOk(engine, ['rm', 'flood']);
+    await engineOk(engine, ['rm', 'flood']);
   }
 });

@@ -7,7 +7,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, type Reply } from '../support/http.js';
@@ -133,7 +134,7 @@ test('create checks the options of each driver', async () => {
   if (!isPeer)
     for (const driver of ['x', 'awslogs', 'gcplogs', 'etwlogs', 'logentries'])
       await createRefused(driver, [], `logger: no log driver named '${driver}' is registered`);
-  assert.equal(await dockerOk(engine, ['ps', '-aq']), '', 'a refused container is there');
+  assert.equal(await engineOk(engine, ['ps', '-aq']), '', 'a refused container is there');
 });
 
 test('a start is refused when the log cannot be opened, and leaves nothing', async () => {
@@ -184,11 +185,11 @@ test('a start is refused when the log cannot be opened, and leaves nothing', asy
     /^Options "http:\/\/127\.0\.0\.1:1\/services\/collector\/event\/1\.0": .*/,
   );
   await startRefused('json-file', ['max-size=0'], 'max-size must be a positive number');
-  await waitFor('the containers to be removed', async () => (await dockerOk(engine, ['ps', '-aq'])) === '');
+  await waitFor('the containers to be removed', async () => (await engineOk(engine, ['ps', '-aq'])) === '');
 });
 
 test('bad times are refused, odd numbers of lines are all', async () => {
-  await dockerOk(engine, ['run', '--name', 'odd', image, 'sh', '-c', 'echo one; echo two']);
+  await engineOk(engine, ['run', '--name', 'odd', image, 'sh', '-c', 'echo one; echo two']);
   const refusals: [string, string][] = [
     ['since=abc', 'strconv.ParseInt: parsing \\"abc\\": invalid syntax'],
     ['until=abc', 'strconv.ParseInt: parsing \\"abc\\": invalid syntax'],
@@ -231,11 +232,11 @@ test('bad times are refused, odd numbers of lines are all', async () => {
     assert.equal(await logs('odd', `stdout=1&${query}`), 'one\ntwo\n', query);
   assert.equal(await logs('odd', 'stdout=1&tail=1'), 'two\n');
   assert.equal(await logs('odd', 'stdout=1&tail=0'), '');
-  await dockerOk(engine, ['rm', 'odd']);
+  await engineOk(engine, ['rm', 'odd']);
 });
 
 test('a remote log is read from its local copy, with or without a running container', async () => {
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '-d',
     '--name',
@@ -254,14 +255,14 @@ test('a remote log is read from its local copy, with or without a running contai
     /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z cached\n$/,
   );
   assert.equal(
-    await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}|{{.HostConfig.LogConfig.Type}}', 'remote']),
+    await engineOk(engine, ['inspect', '-f', '{{.LogPath}}|{{.HostConfig.LogConfig.Type}}', 'remote']),
     '|syslog',
   );
-  await dockerOk(engine, ['kill', 'remote']);
-  assert.equal(await dockerOk(engine, ['logs', 'remote']), 'cached');
-  const id = await dockerOk(engine, ['inspect', '-f', '{{.Id}}', 'remote']);
+  await engineOk(engine, ['kill', 'remote']);
+  assert.equal(await engineOk(engine, ['logs', 'remote']), 'cached');
+  const id = await engineOk(engine, ['inspect', '-f', '{{.Id}}', 'remote']);
   assert.ok((await readdir(join(engine.dir, 'data', 'containers', id))).includes('container-cached.log'));
-  await dockerOk(engine, ['rm', 'remote']);
+  await engineOk(engine, ['rm', 'remote']);
 });
 
 test('without a local copy, and with driver none, nothing can be read', async () => {
@@ -269,9 +270,9 @@ test('without a local copy, and with driver none, nothing can be read', async ()
     const { status, text } = await call(engine.socketPath, 'GET', `/v1.41/containers/${name}/logs?stdout=1`);
     assert.deepEqual([status, text], [501, '{"message":"configured logging driver does not support reading"}\n']);
   };
-  await dockerOk(engine, ['create', '--name', 'silent', '--log-driver', 'none', image, 'true']);
+  await engineOk(engine, ['create', '--name', 'silent', '--log-driver', 'none', image, 'true']);
   await unreadable('silent');
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '-d',
     '--name',
@@ -282,18 +283,18 @@ test('without a local copy, and with driver none, nothing can be read', async ()
     '1000',
   ]);
   await unreadable('uncached');
-  await dockerOk(engine, ['kill', 'uncached']);
+  await engineOk(engine, ['kill', 'uncached']);
   await unreadable('uncached');
   assert.match(
     (await docker(engine, ['logs', 'uncached'])).stderr,
     /configured logging driver does not support reading/,
   );
-  await dockerOk(engine, ['rm', 'silent', 'uncached']);
+  await engineOk(engine, ['rm', 'silent', 'uncached']);
 });
 
 test('labels, variables and the tag are details of each line', async () => {
   const options = ['labels=team', 'labels-regex=^te', 'env=A', 'env-regex=^B', 'tag={{.Name}}'];
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '--name',
     'detailed',
@@ -312,15 +313,15 @@ test('labels, variables and the tag are details of each line', async () => {
     'echo',
     'line',
   ]);
-  assert.equal(await dockerOk(engine, ['logs', '--details', 'detailed']), 'A=1+2,BB=3,tag=detailed,team=x line');
-  await dockerOk(engine, ['rm', 'detailed']);
+  assert.equal(await engineOk(engine, ['logs', '--details', 'detailed']), 'A=1+2,BB=3,tag=detailed,team=x line');
+  await engineOk(engine, ['rm', 'detailed']);
 });
 
 test("a terminal's output is one stream; long lines come whole", async () => {
-  await dockerOk(engine, ['run', '-t', '--name', 'terminal', image, 'sh', '-c', 'echo out; echo err >&2']);
+  await engineOk(engine, ['run', '-t', '--name', 'terminal', image, 'sh', '-c', 'echo out; echo err >&2']);
   const { body } = await call(engine.socketPath, 'GET', '/v1.41/containers/terminal/logs?stdout=1');
   assert.equal(body.toString(), 'out\r\nerr\r\n');
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'run',
     '--name',
     'long',
@@ -329,7 +330,7 @@ test("a terminal's output is one stream; long lines come whole", async () => {
     '-c',
     `head -c 50000 /dev/zero | tr '\\0' x; echo; echo end`,
   ]);
-  assert.equal(await dockerOk(engine, ['logs', 'long']), `${'x'.repeat(50_000)}\nend`);
-  assert.equal(await dockerOk(engine, ['logs', '--tail', '2', 'long']), `${'x'.repeat(50_000 % (16 * 1024))}\nend`);
-  await dockerOk(engine, ['rm', 'terminal', 'long']);
+  assert.equal(await engineOk(engine, ['logs', 'long']), `${'x'.repeat(50_000)}\nend`);
+  assert.equal(await engineOk(engine, ['logs', '--tail', '2', 'long']), `${'x'.repeat(50_000 % (16 * 1024))}\nend`);
+  await engineOk(engine, ['rm', 'terminal', 'long']);
 });

@@ -7,7 +7,8 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { docker } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import {
@@ -140,7 +141,7 @@ test('syslog over unix sockets of both types', async () => {
   } finally {
     socat.kill();
   }
-  await dockerOk(engine, ['container', 'prune', '-f']);
+  await engineOk(engine, ['container', 'prune', '-f']);
 });
 
 test('gelf over udp: fields, levels, compression, chunks', async () => {
@@ -264,7 +265,7 @@ test('fluentd-async starts without a server, and delivers when it comes', async 
     [address, 'fluentd-async=true', 'fluentd-retry-wait=100ms'],
     'echo early; sleep 3; echo late',
   );
-  await waitFor('the container', async () => (await dockerOk(engine, ['ps', '-q'])) !== '');
+  await waitFor('the container', async () => (await engineOk(engine, ['ps', '-q'])) !== '');
   await receiver.listen();
   await running;
   const logged = (): string[] =>
@@ -373,9 +374,9 @@ test(
     const name = 'stalled';
     const options = logFlags('syslog', [`syslog-address=unix://${path}`, 'mode=non-blocking', 'max-buffer-size=64k']);
     const script = `seq ${count}; sleep 1; echo done >&2; exec sleep 1000`;
-    await dockerOk(engine, ['run', '-d', '--name', name, ...options, image, 'sh', '-c', script]);
+    await engineOk(engine, ['run', '-d', '--name', name, ...options, image, 'sh', '-c', script]);
     const dropped = async (): Promise<number> =>
-      Number(await dockerOk(engine, ['inspect', '-f', '{{.LogDroppedLines}}', name]).catch(() => '0'));
+      Number(await engineOk(engine, ['inspect', '-f', '{{.LogDroppedLines}}', name]).catch(() => '0'));
     await waitFor('the container to be done', async () =>
       (await docker(engine, ['logs', '--tail', '5', name])).stderr.includes('done'),
     );

@@ -6,7 +6,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { CliSession, dockerOk } from '../support/cli.js';
+import { CliSession } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -26,7 +27,7 @@ after(() => cleanup.run());
 const filesOf = (id: string): string => join(engine.dir, 'exec', 'io', id);
 const execsOf = (id: string): string[] =>
   readdirSync(filesOf(id), { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
-const run = (): Promise<string> => dockerOk(engine, ['run', '-d', '--network', 'none', image, 'sleep', '100000']);
+const run = (): Promise<string> => engineOk(engine, ['run', '-d', '--network', 'none', image, 'sleep', '100000']);
 
 function shimOf(id: string): number {
   for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
@@ -67,7 +68,7 @@ test('the kill of a shim ends its execs and leaves no FIFO', async () => {
   );
   assert.deepEqual([Running, ExitCode], [false, 137]);
   await waitFor('the FIFOs to be gone', () => !existsSync(filesOf(id)), PATIENCE_MS);
-  await dockerOk(engine, ['rm', '-f', id]);
+  await engineOk(engine, ['rm', '-f', id]);
 });
 
 test('an exec whose shim dies before it has answered the start did not miss its command', async () => {
@@ -89,13 +90,13 @@ test('an exec whose shim dies before it has answered the start did not miss its 
     `/exec/${Id}/json`,
   );
   assert.deepEqual([Running, ExitCode], [false, 128]);
-  await dockerOk(engine, ['wait', id]);
-  await dockerOk(engine, ['rm', '-f', id]);
+  await engineOk(engine, ['wait', id]);
+  await engineOk(engine, ['rm', '-f', id]);
 });
 
 test('a daemon that was killed finds those of execs, and of containers that have ended, at its start', async () => {
   const [running, ended] = [await run(), await run()];
-  for (const id of [running, ended]) await dockerOk(engine, ['exec', '-d', id, 'sleep', '100000']);
+  for (const id of [running, ended]) await engineOk(engine, ['exec', '-d', id, 'sleep', '100000']);
   assert.deepEqual([execsOf(running).length, execsOf(ended).length], [1, 1]);
   const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${ended}/json`);
   await engine.stop('SIGKILL');
@@ -105,7 +106,7 @@ test('a daemon that was killed finds those of execs, and of containers that have
   assert.deepEqual(execsOf(running), []);
   assert.ok(existsSync(join(filesOf(running), 'stdout')));
   await waitFor('the files of the other to be gone', () => !existsSync(filesOf(ended)), PATIENCE_MS);
-  assert.equal(await dockerOk(engine, ['exec', running, 'echo', 'again']), 'again');
-  await dockerOk(engine, ['rm', '-f', running, ended]);
+  assert.equal(await engineOk(engine, ['exec', running, 'echo', 'again']), 'again');
+  await engineOk(engine, ['rm', '-f', running, ended]);
   assert.deepEqual(readdirSync(join(engine.dir, 'exec', 'io')), []);
 });

@@ -4,46 +4,79 @@
  * the CLI (test/clients), which also runs every command, and every flag, that is not in the table below.
  */
 import { dockerOk } from './cli.js';
+import {
+  create,
+  CREATE_FLAGS,
+  type Flag,
+  type Flags,
+  refusal,
+  run,
+  RUN_FLAGS,
+  separated,
+  split,
+} from './container-commands.js';
 import type { Engine } from './engine.js';
-import { call, callJson, type Reply } from './http.js';
-
-/** Without a terminal, output comes in frames that begin with a head of so many bytes. */
-const FRAME_HEAD = 8;
-const STDERR = 2;
+import { call, callJson } from './http.js';
 
 interface Command {
-  /** Those that it may have here: true where a value follows. */
-  readonly flags: Readonly<Record<string, boolean>>;
-  run(engine: Engine, words: readonly string[], flags: ReadonlyMap<string, string>): Promise<string>;
+  /** Those that it may have here. */
+  readonly flags: Readonly<Record<string, Flag>>;
+  /** Undefined: only the CLI knows what to print. */
+  run(engine: Engine, words: readonly string[], flags: Flags): Promise<string | undefined>;
 }
 
-/** Those of a container with which nearly all of them are made. */
-const CONTAINER_FLAGS = {
-  '--name': true,
-  '--network': true,
-  '--user': true,
-  '--init': false,
-  '--privileged': false,
-  '--rm': false,
-};
+const PAIR = /^[^=]+=/;
+/** The value of a field, and what it is as JSON. */
+const FIELD = /^\{\{(?<json>json )?(?<path>(?:\.[A-Za-z]+)+)\}\}$/;
+/** These can be printed of containers in a list. */
+const COLUMN = /^\{\{\.(?:Names|Status)\}\}$/;
+const SHORT_ID = 12;
 
 /** By the words with which a command line begins; `run` is given what follows them and the flags. */
 const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
-  ['rm', each({ '-f': false, '-v': false }, 'DELETE', (name, flags) => `/containers/${name}?${removal(flags)}`)],
+  ['rm', each({ '-f': 'alone', '-v': 'alone' }, 'DELETE', (name, flags) => `/containers/${name}?${removal(flags)}`)],
   ['network rm', each({}, 'DELETE', (name) => `/networks/${name}`)],
-  ['volume rm', each({ '-f': false }, 'DELETE', (name, flags) => `/volumes/${name}?${removal(flags)}`)],
+  ['volume rm', each({ '-f': 'alone' }, 'DELETE', (name, flags) => `/volumes/${name}?${removal(flags)}`)],
   ['start', each({}, 'POST', (name) => `/containers/${name}/start`)],
-  ['stop', each({ '-t': true }, 'POST', (name, flags) => `/containers/${name}/stop${seconds(flags)}`)],
-  ['restart', each({ '-t': true }, 'POST', (name, flags) => `/containers/${name}/restart${seconds(flags)}`)],
+  ['stop', each({ '-t': 'value' }, 'POST', (name, flags) => `/containers/${name}/stop${seconds(flags)}`)],
+  ['restart', each({ '-t': 'value' }, 'POST', (name, flags) => `/containers/${name}/restart${seconds(flags)}`)],
   [
     'kill',
-    each({ '-s': true }, 'POST', (name, flags) => `/containers/${name}/kill?signal=${flags.get('-s') ?? 'KILL'}`),
+    each(
+      { '-s': 'value' },
+      'POST',
+      (name, flags) => `/containers/${name}/kill?signal=${flags.get('-s')?.[0] ?? 'KILL'}`,
+    ),
   ],
   ['pause', each({}, 'POST', (name) => `/containers/${name}/pause`)],
   ['unpause', each({}, 'POST', (name) => `/containers/${name}/unpause`)],
-  ['exec', { flags: {}, run: exec }],
-  ['create', { flags: CONTAINER_FLAGS, run: (engine, words, flags) => create(engine, words, flags, 1) }],
-  ['run -d', { flags: CONTAINER_FLAGS, run: runDetached }],
+  ['exec', { flags: { '-u': 'value' }, run: exec }],
+  ['create', { flags: CREATE_FLAGS, run: create }],
+  ['run', { flags: RUN_FLAGS, run }],
+  ['rmi', { flags: { '-f': 'alone' }, run: removeImages }],
+  ['tag', { flags: {}, run: tag }],
+  ['wait', { flags: {}, run: wait }],
+  ['logs', { flags: {}, run: logs }],
+  ['inspect', { flags: { '-f': FIELD, '--format': FIELD }, run: inspect }],
+  [
+    'ps',
+    { flags: { '-a': 'alone', '-q': 'alone', '-aq': 'alone', '--no-trunc': 'alone', '--format': COLUMN }, run: list },
+  ],
+  ['volume create', { flags: { '-d': 'value', '-o': PAIR, '--label': PAIR }, run: createVolume }],
+  [
+    'network create',
+    {
+      flags: {
+        '-d': 'value',
+        '-o': PAIR,
+        '--label': PAIR,
+        '--subnet': /^[\d./]+$/,
+        '--internal': 'alone',
+        '--ipv6': 'alone',
+      },
+      run: createNetwork,
+    },
+  ],
 ]);
 
 /** Does what `dockerOk` does: throws unless the command succeeds; gives stdout without the last newline. */
@@ -51,26 +84,27 @@ export async function engineOk(engine: Engine, args: readonly string[]): Promise
   const found = parsed(args);
   if (found === undefined) return dockerOk(engine, args);
   try {
-    return await found.command.run(engine, found.words, found.flags);
+    return (await found.command.run(engine, found.words, found.flags)) ?? (await dockerOk(engine, args));
   } catch (error) {
     throw new Error(`docker ${args.join(' ')} ended with ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 
 /** Returns nothing for what only the CLI does. */
-function parsed(
-  args: readonly string[],
-): { command: Command; words: readonly string[]; flags: Map<string, string> } | undefined {
+function parsed(args: readonly string[]): { command: Command; words: readonly string[]; flags: Flags } | undefined {
   const length = COMMANDS.has(args.slice(0, 2).join(' ')) ? 2 : 1;
   const command = COMMANDS.get(args.slice(0, length).join(' '));
   if (command === undefined) return undefined;
   const rest = args.slice(length);
-  const flags = new Map<string, string>();
+  const flags = new Map<string, readonly string[]>();
   while (rest[0]?.startsWith('-')) {
-    const flag = rest.shift() ?? '';
-    const hasValue = Object.hasOwn(command.flags, flag) ? command.flags[flag] : undefined;
-    if (hasValue === undefined) return undefined;
-    flags.set(flag, hasValue ? (rest.shift() ?? '') : '');
+    const word = rest.shift() ?? '';
+    const [flag, attached] = PAIR.test(word) ? split(word) : [word, undefined];
+    const form = Object.hasOwn(command.flags, flag) ? command.flags[flag] : undefined;
+    if (form === undefined || (form === 'alone' && attached !== undefined)) return undefined;
+    const value = form === 'alone' ? '' : (attached ?? rest.shift() ?? '');
+    if (form instanceof RegExp && !form.test(value)) return undefined;
+    flags.set(flag, [...(flags.get(flag) ?? []), value]);
   }
   return { command, words: rest, flags };
 }
@@ -79,7 +113,7 @@ function parsed(
 function each(
   flags: Command['flags'],
   method: 'POST' | 'DELETE',
-  path: (name: string, flags: ReadonlyMap<string, string>) => string,
+  path: (name: string, flags: Flags) => string,
 ): Command {
   return {
     flags,
@@ -97,53 +131,21 @@ function each(
   };
 }
 
-const removal = (flags: ReadonlyMap<string, string>): string =>
+const removal = (flags: Flags): string =>
   [...flags.keys()].map((flag) => (flag === '-f' ? 'force=1' : 'v=1')).join('&');
 
-const seconds = (flags: ReadonlyMap<string, string>): string => (flags.has('-t') ? `?t=${flags.get('-t')}` : '');
+const seconds = (flags: Flags): string => (flags.has('-t') ? `?t=${flags.get('-t')?.[0]}` : '');
 
-const refusal = ({ text }: Reply): string =>
-  `Error response from daemon: ${(JSON.parse(text) as { message: string }).message}`;
-
-async function create(
-  engine: Engine,
-  [image, ...command]: readonly string[],
-  flags: ReadonlyMap<string, string>,
-  failure: number,
-): Promise<string> {
-  const json = {
-    Image: image,
-    ...(command.length === 0 ? {} : { Cmd: command }),
-    User: flags.get('--user') ?? '',
-    HostConfig: {
-      NetworkMode: flags.get('--network') ?? 'default',
-      Privileged: flags.has('--privileged'),
-      AutoRemove: flags.has('--rm'),
-      ...(flags.has('--init') ? { Init: true } : {}),
-    },
-  };
-  const name = flags.has('--name') ? `?name=${encodeURIComponent(flags.get('--name') ?? '')}` : '';
-  const made = await call(engine.socketPath, 'POST', `/containers/create${name}`, { json });
-  if (made.status !== 201) throw new Error(`${failure}: ${refusal(made)}`);
-  return (JSON.parse(made.text) as { Id: string }).Id;
+/** Asks, and throws what the CLI would print of a refusal. */
+async function ask<T>(engine: Engine, method: string, path: string, json?: unknown): Promise<T> {
+  const reply = await call(engine.socketPath, method, path, json === undefined ? {} : { json });
+  if (reply.status >= 400) throw new Error(`1: ${refusal(reply)}`);
+  return JSON.parse(reply.text) as T;
 }
 
-async function runDetached(
-  engine: Engine,
-  words: readonly string[],
-  flags: ReadonlyMap<string, string>,
-): Promise<string> {
-  const id = await create(engine, words, flags, 125);
-  const started = await call(engine.socketPath, 'POST', `/containers/${id}/start`);
-  if (started.status >= 400) throw new Error(`125: ${refusal(started)}`);
-  return id;
-}
-
-async function exec(engine: Engine, [name = '', ...command]: readonly string[]): Promise<string> {
-  const json = { AttachStdout: true, AttachStderr: true, Cmd: command };
-  const made = await call(engine.socketPath, 'POST', `/containers/${encodeURIComponent(name)}/exec`, { json });
-  if (made.status !== 201) throw new Error(`1: ${refusal(made)}`);
-  const { Id } = JSON.parse(made.text) as { Id: string };
+async function exec(engine: Engine, [name = '', ...command]: readonly string[], flags: Flags): Promise<string> {
+  const json = { AttachStdout: true, AttachStderr: true, Cmd: command, User: flags.get('-u')?.at(-1) ?? '' };
+  const { Id } = await ask<{ Id: string }>(engine, 'POST', `/containers/${encodeURIComponent(name)}/exec`, json);
   const started = await call(engine.socketPath, 'POST', `/exec/${Id}/start`, { json: { Detach: false, Tty: false } });
   if (started.status !== 200) throw new Error(`126: ${refusal(started)}`);
   const { stdout, stderr } = separated(started.body);
@@ -152,12 +154,104 @@ async function exec(engine: Engine, [name = '', ...command]: readonly string[]):
   return stdout.replace(/\n$/, '');
 }
 
-function separated(framed: Buffer): { readonly stdout: string; readonly stderr: string } {
-  const [stdout, stderr]: [Buffer[], Buffer[]] = [[], []];
-  for (let at = 0; at < framed.length;) {
-    const end = at + FRAME_HEAD + framed.readUInt32BE(at + 4);
-    (framed[at] === STDERR ? stderr : stdout).push(framed.subarray(at + FRAME_HEAD, end));
-    at = end;
+async function removeImages(engine: Engine, names: readonly string[], flags: Flags): Promise<string> {
+  const [done, refusals]: [string[], string[]] = [[], []];
+  for (const name of names) {
+    const path = `/images/${encodeURIComponent(name)}${flags.has('-f') ? '?force=1' : ''}`;
+    const reply = await call(engine.socketPath, 'DELETE', path);
+    if (reply.status < 400) {
+      const items = JSON.parse(reply.text) as readonly Readonly<Record<string, string>>[];
+      done.push(...items.flatMap((item) => Object.entries(item).map(([what, which]) => `${what}: ${which}`)));
+    } else if (reply.status !== 404 || !flags.has('-f')) refusals.push(refusal(reply));
   }
-  return { stdout: Buffer.concat(stdout).toString(), stderr: Buffer.concat(stderr).toString() };
+  if (refusals.length > 0) throw new Error(`1: ${refusals.join('\n')}`);
+  return done.join('\n');
+}
+
+async function tag(engine: Engine, [source = '', target = '']: readonly string[]): Promise<string | undefined> {
+  const { repo, tag: name } = /^(?<repo>.+):(?<tag>[\w.-]+)$/.exec(target)?.groups ?? {};
+  if (repo === undefined || name === undefined) return undefined;
+  const query = `repo=${encodeURIComponent(repo)}&tag=${name}`;
+  const reply = await call(engine.socketPath, 'POST', `/images/${encodeURIComponent(source)}/tag?${query}`);
+  if (reply.status >= 400) throw new Error(`1: ${refusal(reply)}`);
+  return '';
+}
+
+async function wait(engine: Engine, names: readonly string[]): Promise<string> {
+  const path = (name: string): string => `/containers/${encodeURIComponent(name)}/wait`;
+  const ends = names.map((name) => ask<{ StatusCode: number }>(engine, 'POST', path(name)));
+  return (await Promise.all(ends)).map(({ StatusCode }) => StatusCode).join('\n');
+}
+
+async function logs(engine: Engine, [name = '']: readonly string[]): Promise<string | undefined> {
+  const path = `/containers/${encodeURIComponent(name)}`;
+  const reply = await call(engine.socketPath, 'GET', `${path}/logs?stdout=1&stderr=1`);
+  if (reply.status !== 200) throw new Error(`1: ${refusal(reply)}`);
+  if (reply.headers['content-type'] !== 'application/vnd.docker.multiplexed-stream') return undefined;
+  return separated(reply.body).stdout.replace(/\n$/, '');
+}
+
+/** Looks for containers only. Objects and lists that shall be printed without `json` are for the CLI. */
+async function inspect(engine: Engine, names: readonly string[], flags: Flags): Promise<string | undefined> {
+  const { json, path = '' } = FIELD.exec([...flags.values()].flat().at(-1) ?? '')?.groups ?? {};
+  const rows: string[] = [];
+  for (const name of names) {
+    const reply = await call(engine.socketPath, 'GET', `/containers/${encodeURIComponent(name)}/json`);
+    if (reply.status !== 200 || path === '') return undefined;
+    let value: unknown = JSON.parse(reply.text);
+    for (const key of path.split('.').slice(1)) value = (value as Record<string, unknown> | null)?.[key];
+    const isWord = ['string', 'number', 'boolean'].includes(typeof value);
+    if (value === undefined || (json === undefined && !isWord)) return undefined;
+    rows.push(json === undefined && typeof value === 'string' ? value : JSON.stringify(value));
+  }
+  return rows.join('\n');
+}
+
+interface Listed {
+  readonly Id: string;
+  readonly Names: readonly string[];
+  readonly Status: string;
+}
+
+async function list(engine: Engine, _: readonly string[], flags: Flags): Promise<string | undefined> {
+  const [isQuiet, format] = [flags.has('-q') || flags.has('-aq'), flags.get('--format')?.[0]];
+  if (isQuiet === (format !== undefined)) return undefined;
+  const all = flags.has('-a') || flags.has('-aq') ? '?all=1' : '';
+  const listed = await ask<readonly Listed[]>(engine, 'GET', `/containers/json${all}`);
+  const rows = listed.map(({ Id, Names, Status }) => {
+    if (isQuiet) return flags.has('--no-trunc') ? Id : Id.slice(0, SHORT_ID);
+    // A name within another container is that of a link.
+    return format?.includes('Status')
+      ? Status
+      : Names.map((name) => name.slice(1))
+          .filter((name) => !name.includes('/'))
+          .join(',');
+  });
+  return rows.join('\n');
+}
+
+const pairs = (flags: Flags, flag: string): Readonly<Record<string, string>> =>
+  Object.fromEntries((flags.get(flag) ?? []).map(split));
+
+async function createVolume(engine: Engine, [name = '']: readonly string[], flags: Flags): Promise<string> {
+  const json = {
+    Name: name,
+    Driver: flags.get('-d')?.[0] ?? 'local',
+    DriverOpts: pairs(flags, '-o'),
+    Labels: pairs(flags, '--label'),
+  };
+  return (await ask<{ Name: string }>(engine, 'POST', '/volumes/create', json)).Name;
+}
+
+async function createNetwork(engine: Engine, [name = '']: readonly string[], flags: Flags): Promise<string> {
+  const json = {
+    Name: name,
+    Driver: flags.get('-d')?.[0] ?? 'bridge',
+    Options: pairs(flags, '-o'),
+    Labels: pairs(flags, '--label'),
+    IPAM: { Driver: 'default', Config: (flags.get('--subnet') ?? []).map((subnet) => ({ Subnet: subnet })) },
+    Internal: flags.has('--internal'),
+    ...(flags.has('--ipv6') ? { EnableIPv6: true } : {}),
+  };
+  return (await ask<{ Id: string }>(engine, 'POST', '/networks/create', json)).Id;
 }

@@ -1,6 +1,5 @@
 /** Containers whose output goes to a log driver, and what tests set for all of them. */
 import type { Cleanup } from './cleanup.js';
-import { dockerOk } from './cli.js';
 import { engineOk } from './engine-commands.js';
 import type { Engine } from './engine.js';
 import { callJson } from './http.js';
@@ -31,7 +30,7 @@ export async function runLogged(
   script: string,
 ): Promise<{ readonly name: string; readonly id: string }> {
   const name = `c${Math.random().toString(36).slice(2, 8)}`;
-  await dockerOk(engine, ['run', '--name', name, ...flags, image, 'sh', '-c', script]);
+  await engineOk(engine, ['run', '--name', name, ...flags, image, 'sh', '-c', script]);
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'GET', `/containers/${name}/json`);
   cleanup.add(() => engineOk(engine, ['rm', '-f', name]));
   return { name, id: Id };

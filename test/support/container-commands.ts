@@ -1,0 +1,174 @@
+/** The commands that make containers, done by requests: `docker create` and `docker run` with their usual flags. */
+import { text as textOf } from 'node:stream/consumers';
+import type { Engine } from './engine.js';
+import { call, open, type Reply } from './http.js';
+
+/** A flag is alone, or has any value, or one of this form. */
+export type Flag = 'alone' | 'value' | RegExp;
+/** The values of the flags of a command line, in their order. */
+export type Flags = ReadonlyMap<string, readonly string[]>;
+
+/** Without a terminal, output comes in frames that begin with a head of so many bytes. */
+const FRAME_HEAD = 8;
+const STDERR = 2;
+/** The CLI ends with it when a container could not be run. */
+const NOT_RUN = 125;
+
+/** Addresses of version 4 only: the CLI knows more about the others, and about ranges of ports. */
+const PORT = /^(?:(?:(?<ip>[\d.]+):)?(?<host>\d*):)?(?<port>\d+)(?:\/(?<protocol>\w+))?$/;
+const PAIR = /^[^=]+=/;
+
+export const CREATE_FLAGS: Readonly<Record<string, Flag>> = {
+  '--name': 'value',
+  '--network': /^[^,=]+$/,
+  '--user': 'value',
+  '-u': 'value',
+  '--hostname': 'value',
+  '-h': 'value',
+  '--workdir': 'value',
+  '-w': 'value',
+  '--entrypoint': 'value',
+  '--env': PAIR,
+  '-e': PAIR,
+  '--label': PAIR,
+  '-l': PAIR,
+  // A volume of a name, or a directory of the host: paths that begin at the CLI's own directory are for the CLI.
+  '--volume': /^[^.~]/,
+  '-v': /^[^.~]/,
+  '--volumes-from': 'value',
+  '--publish': PORT,
+  '-p': PORT,
+  '--add-host': 'value',
+  '--cap-add': 'value',
+  '--cap-drop': 'value',
+  '--log-driver': 'value',
+  '--log-opt': PAIR,
+  '--runtime': 'value',
+  '--tmpfs': /^[^:]+$/,
+  '--restart': /^[a-z-]+$/,
+  '--stop-timeout': /^\d+$/,
+  '--ipc': 'value',
+  '--pid': 'value',
+  '--init': 'alone',
+  '--privileged': 'alone',
+  '--read-only': 'alone',
+  '--rm': 'alone',
+};
+export const RUN_FLAGS: typeof CREATE_FLAGS = { ...CREATE_FLAGS, '-d': 'alone' };
+
+export const refusal = ({ text }: Reply): string =>
+  `Error response from daemon: ${(JSON.parse(text) as { message: string }).message}`;
+
+export async function create(engine: Engine, words: readonly string[], flags: Flags): Promise<string> {
+  return createOr(1, engine, words, flags);
+}
+
+/** Gives the ID of a container that runs in the background, else its output when it has ended. */
+export async function run(engine: Engine, words: readonly string[], flags: Flags): Promise<string> {
+  const id = await createOr(NOT_RUN, engine, words, flags);
+  if (flags.has('-d')) {
+    await start(engine, id);
+    return id;
+  }
+  const output = await open(engine.socketPath, 'POST', `/containers/${id}/attach?stream=1&stdout=1&stderr=1`);
+  const condition = flags.has('--rm') ? 'removed' : 'next-exit';
+  const ended = await open(engine.socketPath, 'POST', `/containers/${id}/wait?condition=${condition}`);
+  try {
+    await start(engine, id);
+    const bytes: Buffer[] = [];
+    for await (const chunk of output.message) bytes.push(chunk as Buffer);
+    const { stdout, stderr } = separated(Buffer.concat(bytes));
+    const { StatusCode } = JSON.parse(await textOf(ended.message)) as { StatusCode: number };
+    if (StatusCode !== 0) throw new Error(`${StatusCode}: ${stderr}${stdout}`);
+    return stdout.replace(/\n$/, '');
+  } finally {
+    for (const reply of [output, ended]) reply.close();
+  }
+}
+
+/** @param status the CLI's when it is refused. */
+async function createOr(
+  status: number,
+  engine: Engine,
+  [image, ...command]: readonly string[],
+  flags: Flags,
+): Promise<string> {
+  const all = (...names: readonly string[]): readonly string[] => names.flatMap((name) => flags.get(name) ?? []);
+  const one = (...names: readonly string[]): string | undefined => all(...names).at(-1);
+  const volumes = all('--volume', '-v');
+  const ports = all('--publish', '-p').map((value) => PORT.exec(value)?.groups ?? {});
+  const portOf = ({ port, protocol = 'tcp' }: Readonly<Record<string, string>>): string => `${port}/${protocol}`;
+  const networks = all('--network');
+  const stopTimeout = one('--stop-timeout');
+  const json = {
+    Image: image,
+    ...(command.length === 0 ? {} : { Cmd: command }),
+    ...(flags.has('--entrypoint') ? { Entrypoint: all('--entrypoint') } : {}),
+    User: one('--user', '-u') ?? '',
+    Hostname: one('--hostname', '-h') ?? '',
+    WorkingDir: one('--workdir', '-w') ?? '',
+    Env: all('--env', '-e'),
+    Labels: Object.fromEntries(all('--label', '-l').map(split)),
+    Volumes: Object.fromEntries(volumes.filter((value) => !value.includes(':')).map((path) => [path, {}])),
+    ExposedPorts: Object.fromEntries(ports.map((port) => [portOf(port), {}])),
+    ...(stopTimeout === undefined ? {} : { StopTimeout: Number(stopTimeout) }),
+    HostConfig: {
+      NetworkMode: networks[0] ?? 'default',
+      Binds: volumes.filter((value) => value.includes(':')),
+      VolumesFrom: all('--volumes-from'),
+      PortBindings: Object.fromEntries(
+        ports.map((port) => [
+          portOf(port),
+          ports
+            .filter((other) => portOf(other) === portOf(port))
+            .map(({ ip = '', host = '' }) => ({ HostIp: ip, HostPort: host })),
+        ]),
+      ),
+      ExtraHosts: all('--add-host'),
+      CapAdd: all('--cap-add'),
+      CapDrop: all('--cap-drop'),
+      ...(flags.has('--log-driver') || flags.has('--log-opt')
+        ? { LogConfig: { Type: one('--log-driver') ?? '', Config: Object.fromEntries(all('--log-opt').map(split)) } }
+        : {}),
+      ...(flags.has('--runtime') ? { Runtime: one('--runtime') } : {}),
+      Tmpfs: Object.fromEntries(all('--tmpfs').map((path) => [path, ''])),
+      RestartPolicy: { Name: one('--restart') ?? 'no' },
+      IpcMode: one('--ipc') ?? '',
+      PidMode: one('--pid') ?? '',
+      Privileged: flags.has('--privileged'),
+      ReadonlyRootfs: flags.has('--read-only'),
+      AutoRemove: flags.has('--rm'),
+      ...(flags.has('--init') ? { Init: true } : {}),
+    },
+    ...(networks.length > 1
+      ? { NetworkingConfig: { EndpointsConfig: Object.fromEntries(networks.map((network) => [network, {}])) } }
+      : {}),
+  };
+  const name = one('--name');
+  const query = name === undefined ? '' : `?name=${encodeURIComponent(name)}`;
+  const made = await call(engine.socketPath, 'POST', `/containers/create${query}`, { json });
+  if (made.status !== 201) throw new Error(`${status}: ${refusal(made)}`);
+  return (JSON.parse(made.text) as { Id: string }).Id;
+}
+
+async function start(engine: Engine, id: string): Promise<void> {
+  const started = await call(engine.socketPath, 'POST', `/containers/${id}/start`);
+  if (started.status >= 400) throw new Error(`${NOT_RUN}: ${refusal(started)}`);
+}
+
+/** Returns what stands before and after the first equals sign. */
+export function split(pair: string): [string, string] {
+  const at = pair.indexOf('=');
+  return [pair.slice(0, at), pair.slice(at + 1)];
+}
+
+/** Takes output apart that came without a terminal. */
+export function separated(framed: Buffer): { readonly stdout: string; readonly stderr: string } {
+  const [stdout, stderr]: [Buffer[], Buffer[]] = [[], []];
+  for (let at = 0; at < framed.length;) {
+    const end = at + FRAME_HEAD + framed.readUInt32BE(at + 4);
+    (framed[at] === STDERR ? stderr : stdout).push(framed.subarray(at + FRAME_HEAD, end));
+    at = end;
+  }
+  return { stdout: Buffer.concat(stdout).toString(), stderr: Buffer.concat(stderr).toString() };
+}
