@@ -35,12 +35,13 @@ export class ArchiveFiles {
 
   /**
    * Returns the document at a path; links are followed. @throws EngineError data-loss when it does not have the digest
-   * that is its name.
+   * that is its name, or that of the link.
    */
   document(text: string): Buffer | undefined {
     const path = this.#resolve(text);
     const bytes = this.#documents.get(path);
-    if (bytes !== undefined) checkBlob(path, this.#digestOf(path, bytes));
+    // An image may have its ID from such a name.
+    if (bytes !== undefined) for (const name of [nameOf(text), path]) checkBlob(name, this.#digestOf(path, bytes));
     return bytes;
   }
 
@@ -58,7 +59,7 @@ export class ArchiveFiles {
     const path = this.#resolve(text);
     const layer = this.#layers.get(path);
     if (!layer) throw badArchive(`the archive has no layer ${JSON.stringify(text)}`);
-    if (layer.result.ok) checkBlob(path, layer.blobDigest);
+    if (layer.result.ok) for (const name of [nameOf(text), path]) checkBlob(name, layer.blobDigest);
     return layer;
   }
 
@@ -67,7 +68,7 @@ export class ArchiveFiles {
    * a circle.
    */
   #resolve(text: string): string {
-    let path = cleanName(toBytePath(text));
+    let path = nameOf(text);
     for (let hops = 0; ; hops++) {
       if (++this.#lookups > MAX_LOOKUPS) {
         throw invalid(`the documents of the archive name more than ${MAX_LOOKUPS} files`, {
@@ -89,6 +90,10 @@ export class ArchiveFiles {
     }
     return digest;
   }
+}
+
+function nameOf(text: string): string {
+  return cleanName(toBytePath(text));
 }
 
 /** Checks a file in `blobs`, whose name must be its digest. */
