@@ -4,6 +4,7 @@
  */
 import type { Config } from '../config/config.js';
 import { type HostFacts, readHostFacts } from '../runtime/host-facts.js';
+import { nearestDirectory } from '../storage/drivers/selection.js';
 import { confinementRows } from './confinement.js';
 import { controlGroupRows } from './control-groups.js';
 import { kernelRows } from './kernel.js';
@@ -25,7 +26,7 @@ export async function runCheck(config: Config, isJson: boolean, print: (line: st
 
 async function hostRows(config: Config, facts: HostFacts): Promise<Row[]> {
   const [kernel, confinement, versions] = await Promise.all([
-    kernelRows(facts),
+    kernelRows(facts, nearestDirectory(config.dataRoot)),
     confinementRows(facts, config),
     versionRows(config),
   ]);

@@ -2,17 +2,18 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { release } from 'node:os';
 import type { HostFacts } from '../runtime/host-facts.js';
+import { whyNotShown } from '../sys/mount/shown-owners.js';
 import { type Row, row } from './row.js';
 
 /** The oldest line of the kernel that its developers still mend. */
 const OLDEST_KEPT: readonly [number, number] = [5, 10];
-/** Mounts with owners of their own: of most file systems, and of overlayfs. */
-const IDMAPPED_MOUNTS: readonly [number, number] = [5, 12];
-const IDMAPPED_OVERLAY: readonly [number, number] = [5, 19];
+/** Any user but root: mounts are tried with it. */
+const ANY_IDS = [{ containerId: 0, hostId: 65_536, count: 1 }];
 /** Containers have one of each. */
 const NEEDED_NAMESPACES = ['mnt', 'pid', 'net', 'ipc', 'uts'];
 
-export async function kernelRows({ kernel }: HostFacts): Promise<Row[]> {
+/** @param directory is where the data would be: file systems differ. */
+export async function kernelRows({ kernel }: HostFacts, directory: string): Promise<Row[]> {
   const isKept = isSince(kernel, OLDEST_KEPT);
   return [
     row(
@@ -24,7 +25,7 @@ export async function kernelRows({ kernel }: HostFacts): Promise<Row[]> {
     ),
     await namespaces(),
     await userNamespaces(),
-    idmappedMounts(kernel),
+    await idmappedMounts(directory),
     process.getuid?.() === 0
       ? row('user', 'ok', 'root')
       : row('user', 'failure', 'the daemon needs root; rows that only root can find out may be wrong'),
@@ -56,12 +57,14 @@ async function userNamespaces(): Promise<Row> {
     : row(name, 'note', `up to ${most.trim()}; this is not the initial one: limits and devices may be refused`);
 }
 
-function idmappedMounts(kernel: HostFacts['kernel']): Row {
+/** Without them remapped users have their data apart, and no container has users of its own. */
+async function idmappedMounts(directory: string): Promise<Row> {
   const name = 'idmapped mounts';
-  if (isSince(kernel, IDMAPPED_OVERLAY)) return row(name, 'ok', 'in this kernel, with overlayfs');
-  return isSince(kernel, IDMAPPED_MOUNTS)
-    ? row(name, 'note', 'in this kernel, but not with overlayfs, which needs Linux 5.19')
-    : row(name, 'note', 'this needs Linux 5.12');
+  if (process.getuid?.() !== 0) return row(name, 'note', 'only root can try them');
+  const reason = await whyNotShown(directory, { uids: ANY_IDS, gids: ANY_IDS });
+  return reason === undefined
+    ? row(name, 'ok', `in this kernel, with overlayfs, and on the file system of ${directory}`)
+    : row(name, 'note', reason);
 }
 
 function isSince([major, minor]: HostFacts['kernel'], [first, second]: readonly [number, number]): boolean {

@@ -3,7 +3,7 @@ import type { Config } from '../config/config.js';
 import { messageOf } from '../errors/engine-error.js';
 import type { DriverRow } from '../storage/drivers/driver.js';
 import { STORAGE_DRIVERS } from '../storage/drivers/index.js';
-import { driverCandidates, nearestDirectory, snapshotterOf } from '../storage/drivers/selection.js';
+import { driverCandidates, driversWithData, nearestDirectory, snapshotterOf } from '../storage/drivers/selection.js';
 import { type Row, row } from './row.js';
 
 type StorageConfig = Pick<Config, 'dataRoot' | 'features' | 'storageDriver' | 'storageOpts'>;
@@ -14,7 +14,7 @@ const ANY_SIZE = '1g';
 export function storageRows({ dataRoot, features, storageDriver, storageOpts }: StorageConfig): Row[] {
   const snapshotter = snapshotterOf(features, storageDriver);
   if (snapshotter !== undefined)
-    return [row('storage drivers', 'ok', `in use: the snapshotter ${snapshotter} of the supervisor`)];
+    return [row('storage drivers', 'ok', `chosen: the snapshotter ${snapshotter} of the supervisor`)];
   const directory = nearestDirectory(dataRoot);
   const reasons = new Map(STORAGE_DRIVERS.map((driver) => [driver.name, refusalOf(driver, directory, [])]));
   const possible = STORAGE_DRIVERS.filter(({ name }) => reasons.get(name) === undefined);
@@ -22,8 +22,9 @@ export function storageRows({ dataRoot, features, storageDriver, storageOpts }: 
   const others = [...reasons].flatMap(([name, reason]) => (reason === undefined ? [] : [`${name}: ${reason}`]));
   const found = `possible below ${directory}: ${possible.map(({ name }) => name).join(', ') || 'none'}`;
   if (!chosen) return [row('storage drivers', 'failure', [found, ...others].join('; '))];
+  const isThere = driversWithData(dataRoot).includes(chosen.name);
   return [
-    row('storage drivers', 'ok', [`${found}; in use: ${chosen.name}`, ...others].join('; ')),
+    row('storage drivers', 'ok', [`${found}; ${isThere ? 'in use' : 'chosen'}: ${chosen.name}`, ...others].join('; ')),
     sizeRow(chosen, directory, storageOpts),
   ];
 }

@@ -48,7 +48,7 @@ export function validateContainer(
   const hasOwnUsers = ownIdCount(hostConfig.UsernsMode, context.givesOwnUsers) !== undefined;
   if (hasOwnUsers && context.remapsFiles === true)
     throw invalid(
-      `user namespace mode ${hostConfig.UsernsMode} is not possible with userns-remap and a data root of it`,
+      `user namespace mode ${hostConfig.UsernsMode} is not possible: the data of userns-remap are kept apart`,
     );
   if (hasOwnUsers || (context.remapsUsers === true && hostConfig.UsernsMode === '')) checkUserns(hostConfig);
   if (hasOwnUsers) checkOwnUsers(hostConfig);
