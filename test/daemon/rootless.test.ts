@@ -1,6 +1,6 @@
 /** The daemon of an ordinary user, through RootlessKit: what works as for root, and what is refused in which words. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import {
   existsSync,
   chmodSync,
@@ -13,15 +13,18 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { createSocket } from 'node:dgram';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
 import { cliCalls } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import { removeContainers } from '../support/container-removal.js';
+import { buildxPlugins } from '../support/dockerd.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { freePort } from '../support/free-port.js';
 import { call, callJson } from '../support/http.js';
@@ -143,6 +146,48 @@ test('published ports are those of the machine', async () => {
   await ok('rm', '-f', 'server');
   await waitFor('the port to be closed', () => fetchFrom(`127.0.0.1:${port}`) === '');
   await ok('run', '--rm', '-p', `${port}:80`, IMAGE, 'true');
+});
+
+/** Sends each datagram back. */
+const ECHO =
+  "const s = require('node:dgram').createSocket('udp4'); s.on('message', (m, { port, address }) => " +
+  's.send(m, port, address)); s.bind(7)';
+
+test('datagrams of the machine reach a container, and its answers come back', async () => {
+  const port = await freePort();
+  await ok('run', '-d', '--name', 'echo', '-p', `${port}:7/udp`, IMAGE, 'sleep', '6000');
+  const pid = await ok('inspect', '-f', '{{.State.Pid}}', 'echo');
+  const server = spawn('nsenter', ['--target', pid, '--net', process.execPath, '-e', ECHO], { stdio: 'inherit' });
+  const socket = createSocket('udp4');
+  try {
+    let answer = '';
+    socket.on('message', (message) => (answer = message.toString()));
+    // A datagram that comes before the program listens is lost.
+    await waitFor('the answer', () => {
+      if (answer === '') socket.send('heard', port, '127.0.0.1');
+      return answer === 'heard';
+    });
+  } finally {
+    socket.close();
+    server.kill();
+    await ok('rm', '-f', 'echo');
+  }
+});
+
+const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
+
+test('buildx builds: steps have a network, and files the owners that they say', { skip }, async () => {
+  const buildx = new Buildx(join(engine.dir, 'work'), engine.host);
+  buildx.write('ctx/file', 'of the context');
+  buildx.write(
+    'ctx/Dockerfile',
+    `FROM ${IMAGE}\nCOPY --chown=3:4 file /copied\n` +
+      'RUN --mount=type=cache,target=/k --mount=target=/c cat /c/file && ls /sys/class/net && touch /k/x /made && ' +
+      'chown 5:6 /made\n',
+  );
+  await buildx.ok(['build', '--load', '-t', 'test/built:1', '.'], { in: 'ctx' });
+  assert.equal(await ok('run', '--rm', 'test/built:1', 'stat', '-c', '%u:%g', '/copied', '/made'), '3:4\n5:6');
+  await ok('rmi', 'test/built:1');
 });
 
 test('a port that the machine does not give is refused with the reason', async () => {
