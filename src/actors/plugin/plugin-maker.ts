@@ -1,7 +1,7 @@
 /** Makes plugins of what clients and registries send, publishes them under their names, and pushes them. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { conflict, EngineError, internal, invalid, isEngineError } from '../../errors/engine-error.js';
+import { conflict, EngineError, internal, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import {
   canonicalName,
   canonicalString,
@@ -64,7 +64,7 @@ export class PluginMaker {
     plugins.requireFree(name);
     const record = await this.#staged(async (staged) => {
       const config = await fillFromArchive(this.deps, staged, source);
-      return plugins.install(name, () => store.publish(staged, newRecord(name, '', config)));
+      return plugins.install(name, () => store.publish(staged, newRecord(name, name, config)));
     });
     emit('create', record.id, { name });
     return record;
@@ -113,7 +113,7 @@ export class PluginMaker {
   requireUpgradable(plugin: string): void {
     const { name, enabled } = this.deps.plugins.get(plugin);
     if (enabled)
-      throw conflict(`plugin must be disabled before upgrading: plugin ${JSON.stringify(name)} is enabled`, {
+      throw conflict(`plugin must be disabled before upgrading: plugin ${name} is enabled`, {
         code: 'PLUGIN_ENABLED',
       });
   }
@@ -210,7 +210,9 @@ export class PluginMaker {
         if (signal.aborted) break;
       }
     }
-    throw failure;
+    if (!isEngineError(failure, 'not-found')) throw failure;
+    const text = `error resolving plugin reference: ${canonicalString(tagged(reference))}: not found`;
+    throw notFound(text, { cause: failure });
   }
 
   /** Deletes the files in the end, unless they were published. */

@@ -151,9 +151,9 @@ export class Plugins implements ManagedPlugins {
     });
   }
 
-  /** @throws EngineError conflict `plugin "X" already exists`. */
+  /** @throws EngineError conflict `plugin X already exists`. */
   requireFree(name: string): void {
-    if (this.#named(name)) throw conflict(`plugin ${JSON.stringify(name)} already exists`, { code: 'PLUGIN_NAME' });
+    if (this.#named(name)) throw conflict(`plugin ${name} already exists`, { code: 'PLUGIN_NAME' });
   }
 
   exited(id: string, exit: ExitStatus): void {
@@ -205,12 +205,13 @@ export class Plugins implements ManagedPlugins {
 
   #refusal(record: PluginRecord, command: PluginCommand): EngineError | undefined {
     const { name, enabled } = record;
-    const isEnabled = `plugin ${JSON.stringify(name)} is enabled`;
+    const isEnabled = `plugin ${name} is enabled`;
     switch (command.type) {
       case 'plugin.enable':
-        return enabled ? conflict(`${name}: ${isEnabled}`, { code: 'PLUGIN_ENABLED' }) : undefined;
+        return enabled ? conflict(`plugin already enabled: ${isEnabled}`, { code: 'PLUGIN_ENABLED' }) : undefined;
       case 'plugin.disable':
-        if (!enabled) return conflict(`${name}: plugin ${name} found but disabled`, { code: 'PLUGIN_DISABLED' });
+        if (!enabled)
+          return conflict(`plugin is already disabled: plugin ${name} found but disabled`, { code: 'PLUGIN_DISABLED' });
         return command.force ? undefined : this.#useOf(record);
       case 'plugin.set':
         return internal('cannot set on an active plugin, disable plugin before setting', { code: 'PLUGIN_ENABLED' });
@@ -226,7 +227,7 @@ export class Plugins implements ManagedPlugins {
 
   #useOf(record: PluginRecord): EngineError | undefined {
     return this.deps.users(record).length > 0
-      ? conflict(`plugin ${JSON.stringify(record.name)} is in use`, { code: 'PLUGIN_IN_USE' })
+      ? conflict(`plugin ${record.name} is in use`, { code: 'PLUGIN_IN_USE' })
       : undefined;
   }
 

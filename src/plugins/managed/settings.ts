@@ -65,8 +65,9 @@ function applyChange(config: PluginConfig, settings: PluginSettings, change: Cha
   const env = (config.Env ?? []).find(isNamed);
   if (env) {
     requireSettable(change, 'value', env.Settable);
-    const others = settings.Env.filter((entry) => !entry.startsWith(`${name}=`));
-    return { ...settings, Env: [...others, `${name}=${value}`] };
+    const [before, after] = [settings.Env, `${name}=${value}`];
+    const at = before.findIndex((entry) => entry.startsWith(`${name}=`));
+    return { ...settings, Env: at < 0 ? [...before, after] : before.with(at, after) };
   }
   const mount = (config.Mounts ?? []).find(isNamed);
   if (mount) {
@@ -90,7 +91,7 @@ function applyChange(config: PluginConfig, settings: PluginSettings, change: Cha
 /** Each kind has one field that can be changed, which need not be named. */
 function requireSettable({ name, field }: Change, only: string, settable: readonly string[] | null): void {
   if ((field === '' || field === only) && settable?.includes(only) === true) return;
-  throw refused(`${JSON.stringify(`${name}.${field || only}`)} is not settable`);
+  throw refused(`${JSON.stringify(field === '' ? name : `${name}.${field}`)} is not settable`);
 }
 
 function refused(message: string): Error {
