@@ -8,8 +8,8 @@ import type { Segment } from '../reading/segment.js';
 
 const writev = promisify(writevCallback);
 /**
- * So many bytes reach the page cache within some ten microseconds. They are written at once, because what was read from
- * the container and not yet written is lost when the daemon is killed.
+ * So many bytes reach the page cache within some ten microseconds. They are written at once, because a task of the
+ * thread pool costs more than that.
  */
 const AT_ONCE_BYTES = 16 << 10;
 const ftruncate = promisify(ftruncateCallback);
