@@ -3,6 +3,7 @@
  * as the first process, control groups of version 2 alone, AppArmor. The machine is emulated by QEMU, so it runs on
  * hosts without virtualization too, and takes ten times as long as a real one. It gets the package of the daemon on a
  * second disk, sends the report of the tests over a serial line, and switches itself off. What it wrote is forgotten.
+ * UPGRADES_COUNT=N upgrades the package so often.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -41,6 +42,7 @@ function makeProjectDisk(directory, parts) {
   run('truncate', ['-s', XFS_SIZE, join(project, 'xfs.img')]);
   run('mkfs.xfs', ['-q', join(project, 'xfs.img')]);
   writeFileSync(join(project, 'parts'), parts.map((part) => `${part}\n`).join(''));
+  writeFileSync(join(project, 'environment'), `UPGRADES_COUNT=${Number(process.env.UPGRADES_COUNT ?? 1)}\n`);
   const disk = join(directory, 'project.img');
   makeDisk(project, disk, PROJECT_SIZE);
   rmSync(project, { recursive: true });

@@ -14,6 +14,6 @@ tests=$(ls dist/test/vm/*.test.js)
 jit=
 [ -e /sys/fs/selinux/enforce ] && jit=--jitless
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DOCKER_HOST=unix:///run/engine.sock \
-  node $jit --test --test-concurrency=1 --test-reporter=spec $tests
+  env $(cat environment) node $jit --test --test-concurrency=1 --test-reporter=spec $tests
 echo "tests ended with status $?"
 systemctl poweroff
