@@ -68,15 +68,18 @@ test('limits of controllers that are delegated hold, others are refused', async 
   assert.match(stderr, /CpusetCpus cannot be kept by a rootless daemon: the controller cpuset .* is not delegated/);
 });
 
-test('a container goes on while the unit is restarted', async (t) => {
+test('a container goes on while the unit is restarted, and an image is made of it', async (t) => {
   if (skip(t)) return;
   const status = async (): Promise<string> =>
     (await outcomeOf('curl', '-so', '/dev/null', '-w', '%{http_code}', 'http://127.0.0.1:8080/')).stdout;
   assert.equal(await status(), '404');
   await ok('systemctl', '--user', 'restart', 'engined');
   assert.equal(await status(), '404');
-  await ok('docker', 'exec', 'limited', 'true');
-  await ok('docker', 'rm', '-f', 'limited');
+  await ok('docker', 'exec', 'limited', 'sh', '-c', 'echo of the container > /made');
+  await ok('docker', 'commit', 'limited', 'made:1');
+  await ok('docker', 'run', '--name', 'tells', 'made:1', 'cat', '/made');
+  assert.equal(await ok('docker', 'logs', 'tells'), 'of the container');
+  await ok('docker', 'rm', '-f', 'limited', 'tells');
   await ok('systemctl', '--user', 'stop', 'engined');
   await waitLong('the namespaces to end', async () => (await outcomeOf('pgrep', 'rootlesskit')).status === 1);
 });
