@@ -202,7 +202,8 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
       if (pending === undefined) {
         this.#requireReply();
       } else {
-        this.#gate.pending.add(this);
+        // A handler may have replied before its first wait: nobody would take this out again.
+        if (!this.over) this.#gate.pending.add(this);
         pending.then(
           () => this.#requireReply(),
           (error: unknown) => this.#fail(error),
@@ -383,14 +384,10 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     if (this.transport.upload !== undefined && isEngineError(error, 'cancelled')) return this.abort();
     const status = statusOf(error);
     if (status >= 500 || this.#phase !== 'open') this.#log(error, 'request failed');
-    if (this.#phase !== 'open') this.abort();
-    else if (status === 304) this.sendEmpty(status);
-    else
-      this.sendRenderedJson(
-        status,
-        errorBody(error),
-        isEngineError(error) && error.code === 'OVERLOADED' ? RETRY : undefined,
-      );
+    if (this.#phase !== 'open') return this.abort();
+    if (status === 304) return this.sendEmpty(status);
+    const isOverloaded = isEngineError(error) && error.code === 'OVERLOADED';
+    this.sendRenderedJson(status, errorBody(error), isOverloaded ? RETRY : undefined);
   }
 
   #log(error: unknown, message: string): void {

@@ -279,3 +279,14 @@ test('many connections come and go without leaving descriptors or losing request
     () => openDescriptors() <= before,
   );
 });
+
+test('nothing is kept of a request that is over, whether its handler replied at once or later', async () => {
+  for (const target of ['/at-once', '/wait', '/nothing-there', '/optional']) {
+    const method = target === '/at-once' ? 'GET' : 'POST';
+    await Promise.all(Array.from({ length: 20 }, () => call(at.path, method, target)));
+  }
+  await waitFor(
+    () => `no request to be in flight instead of ${JSON.stringify(at.inFlight())}`,
+    () => at.inFlight().length === 0,
+  );
+});

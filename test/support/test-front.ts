@@ -48,6 +48,8 @@ export class TestFront {
     route('POST', '/echo', async (x) =>
       x.sendJson(201, { body: await x.json(), header: (x.header('x-registry-auth') ?? '').length }),
     ),
+    // It replies before its first wait.
+    route('GET', '/at-once', async (x) => x.sendEmpty(204)),
     route('POST', '/optional', async (x) => x.sendJson(200, { body: (await x.optionalJson()) ?? 'none' })),
     route('POST', '/late', async (x) => {
       await sleep(5);
@@ -163,6 +165,11 @@ export class TestFront {
   /** The socket. */
   get path(): string {
     return join(this.dir, 'engine.sock');
+  }
+
+  /** Requests over the socket that are not over. */
+  inFlight(): ReturnType<Listener['inFlight']> {
+    return this.#running.unix.inFlight();
   }
 
   get port(): number {
