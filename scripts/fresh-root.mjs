@@ -112,7 +112,8 @@ async function runIn(root, line) {
       },
     },
   );
-  const end = (signal) => child.kill(signal);
+  // unshare leaves other signals to the program in the root, which may go on. All in the root end with unshare.
+  const end = () => child.kill('SIGKILL');
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, end);
   const [code, signal] = await once(child, 'exit');
   for (const name of ['SIGINT', 'SIGTERM']) process.off(name, end);
