@@ -1,7 +1,9 @@
 /** Giving memory back to the host once a busy time is over: V8 and the C library both keep what they once had. */
+import { readFile } from 'node:fs/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { libc } from '../ffi/libc.js';
+import { releaseProgramPages } from './program-pages.js';
 
 // malloc.h
 const M_MMAP_THRESHOLD = -3;
@@ -11,6 +13,7 @@ const M_ARENA_MAX = -8;
 const MAPPED_BYTES = 128 << 10;
 
 const mallopt = libc.func<[parameter: number, value: number]>('int mallopt(int parameter, int value)');
+const PAGE_BYTES = libc.func<[]>('int getpagesize()')();
 const mallocTrim = libc.func<[pad: number]>('int malloc_trim(size_t pad)');
 
 /**
@@ -24,32 +27,45 @@ export function limitHeaps(): void {
   mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 }
 
-let collect: (() => void) | undefined;
-
-/** How often it is looked at, and how much memory must have been added for a release to be worth its while. */
+/** How often it is looked at, and how much must have been added for a release to be worth its while. */
 const CHECK_MS = 10_000;
 const AFTER_START_MS = 5000;
-const WORTHWHILE = 1.1;
+const WORTHWHILE_BYTES = 8 << 20;
 
 /**
  * Releases memory after busy times: whenever the daemon is idle and has grown since the last release. Returns what
  * ends this.
  */
 export function releaseWhenIdle(isIdle: () => boolean): () => void {
-  let smallest = 0;
-  const check = (): void => {
-    if (process.memoryUsage.rss() <= smallest * WORTHWHILE || !isIdle()) return;
-    releaseMemory();
-    smallest = process.memoryUsage.rss();
+  const kept = { own: 0, mapped: 0 };
+  const check = async (): Promise<void> => {
+    const now = await residentBytes();
+    if (!isIdle()) return;
+    if (now.own > kept.own + WORTHWHILE_BYTES) {
+      releaseMemory();
+      kept.own = (await residentBytes()).own;
+    }
+    if (now.mapped > kept.mapped + WORTHWHILE_BYTES) {
+      await releaseProgramPages();
+      kept.mapped = (await residentBytes()).mapped;
+    }
   };
   // The start itself is the first busy time. Clients often come at once, and a daemon that soon ends needs no release.
-  const first = setTimeout(check, AFTER_START_MS).unref();
-  const timer = setInterval(check, CHECK_MS).unref();
+  const first = setTimeout(() => void check(), AFTER_START_MS).unref();
+  const timer = setInterval(() => void check(), CHECK_MS).unref();
   return () => {
     clearTimeout(first);
     clearInterval(timer);
   };
 }
+
+/** Returns how much memory holds pages of this process alone, and pages of files. */
+async function residentBytes(): Promise<{ readonly own: number; readonly mapped: number }> {
+  const [, resident = 0, mapped = 0] = (await readFile('/proc/self/statm', 'latin1')).split(' ').map(Number);
+  return { own: (resident - mapped) * PAGE_BYTES, mapped: mapped * PAGE_BYTES };
+}
+
+let collect: (() => void) | undefined;
 
 /** Collects garbage and hands free pages back; blocks for some milliseconds, so only when nobody waits for anything. */
 function releaseMemory(): void {
