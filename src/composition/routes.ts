@@ -69,7 +69,7 @@ export function composeRoutes(
       .list()
       .filter((record) => imagesOf(record).includes(id))
       .map((record) => ({ id: record.id, running: isRunning(record) }));
-  const garbage = composeGarbage(base, drivers, lives.builder, users);
+  const garbage = composeGarbage(base, drivers, lives.builder, transfers, users);
   const view = viewContext(drivers, lives);
   const routes = [
     ...pingRoutes({ swarmState: () => 'inactive' }),
@@ -154,6 +154,7 @@ function composeGarbage(
   { live, dataRoot, log }: Base,
   { images, usage, emit }: Drivers,
   { cache }: Builder,
+  { pulledBlobs }: Transfers,
   users: ImageUsers,
 ): ImageGarbage {
   const { imageGcHighPercent, imageGcLowPercent, imageGcMinAgeSeconds } = live.fixed;
@@ -168,6 +169,7 @@ function composeGarbage(
     users,
     emit: (...event) => emit('image', ...event),
     layerBytes: (chainIds) => usage.layerBytes(chainIds),
+    dropBlobs: async () => (await pulledBlobs?.clear()) ?? 0,
     pruneCache: async ({ bytes, minAgeSeconds }) => {
       const { bavail, bsize } = await statfs(dataRoot);
       const { reclaimed } = await cache.prune({
@@ -242,7 +244,7 @@ function imageDeps(
   { host, settings, temporary }: Base,
   { images, layers, usage, emit }: Drivers,
   { containers, hooks }: Containers,
-  { pulls, partialBlobs, transferPool }: Transfers,
+  { pulls, partialBlobs, pulledBlobs, transferPool }: Transfers,
   users: ImageUsers,
 ): ImageRouteDeps {
   return {
@@ -250,6 +252,7 @@ function imageDeps(
     layers,
     pulls: pulls.pulls,
     partials: partialBlobs,
+    pulledBlobs,
     users,
     countUsers: () => containersPerImage(containers.list()),
     emit: (...event) => emit('image', ...event),

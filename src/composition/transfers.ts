@@ -7,6 +7,7 @@ import { encodeProgress, encodeRecord } from '../http/api/progress.js';
 import { BlobRecords } from '../registry/blob-records.js';
 import { KeptContent } from '../registry/kept-content.js';
 import { PartialBlobs } from '../registry/partial-blobs.js';
+import { PulledBlobs } from '../registry/pulled-blobs.js';
 import { driverPath, leaseOf, SNAPSHOTTER_FEATURE } from '../storage/drivers/index.js';
 import { createWorkerPool } from '../workers/pool.js';
 import type { Base } from './base.js';
@@ -33,11 +34,16 @@ export function composeTransfers(
       : undefined;
   // Blobs go from there to the supervisor, so small ones are wanted too.
   const partialBlobs = new PartialBlobs(temporary.partialDir, keptContent && { minBytes: 0 });
+  // The content store of the supervisor keeps them as well.
+  const pulledBlobs = keptContent
+    ? undefined
+    : new PulledBlobs({ dir: join(dataRoot, driverPath(layers.place, 'image/blobs')), layers, images });
   const pulls = createPullSystem({
     replies,
     records: blobRecords,
     partials: partialBlobs,
     kept: keptContent,
+    pulled: pulledBlobs,
     log,
     images,
     layers,
@@ -60,6 +66,7 @@ export function composeTransfers(
     layers,
     records: blobRecords,
     kept: keptContent,
+    pulled: pulledBlobs,
     sessions: pulls.sessions,
     pool: pushPool,
     encode: encodeProgress,
@@ -68,5 +75,16 @@ export function composeTransfers(
   });
   // A layer that is compressed for an archive holds its thread for long, and other work must not wait for it.
   const exportPool = createWorkerPool({ maxThreads: Math.max(availableParallelism() - 1, 1) });
-  return { archivePool, transferPool, blobRecords, partialBlobs, keptContent, pulls, pushPool, pushes, exportPool };
+  return {
+    archivePool,
+    transferPool,
+    blobRecords,
+    partialBlobs,
+    pulledBlobs,
+    keptContent,
+    pulls,
+    pushPool,
+    pushes,
+    exportPool,
+  };
 }

@@ -1,6 +1,6 @@
 /**
- * Removal of what nobody uses when the disk fills up, from a high to a low watermark: the build cache, which can be
- * made again, and then images, the least recently used first.
+ * Removal of what nobody uses when the disk fills up, from a high to a low watermark: blobs of pulled layers, the build
+ * cache, both of which can be made again, and then images, the least recently used first.
  */
 import { statfs } from 'node:fs/promises';
 import { isEngineError, messageOf } from '../errors/engine-error.js';
@@ -25,6 +25,8 @@ export interface GarbageDeps extends RemovalDeps {
   readonly rules: GarbageRules;
   /** Returns the bytes on the disk of each layer. */
   readonly layerBytes: (chainIds: readonly Digest[]) => Promise<ReadonlyMap<string, number>>;
+  /** Removes blobs that are kept besides their layers. Resolves with the number of bytes. */
+  readonly dropBlobs: () => Promise<number>;
   /** Removes so many bytes of the build cache, if there are as many, and returns how many came free. */
   readonly pruneCache: (order: { readonly bytes: number; readonly minAgeSeconds: number }) => Promise<number>;
   readonly log: Logger;
@@ -80,7 +82,10 @@ export class ImageGarbage {
     if (used * 100 < size * rules.highPercent) return;
     let excess = Math.ceil(used - (size * rules.lowPercent) / 100);
     const usedPercent = Math.round((used * 100) / size);
-    const cached = await this.deps.pruneCache({ bytes: excess, minAgeSeconds: rules.minAgeSeconds });
+    const spare = await this.deps.dropBlobs();
+    if (spare > 0) log.info({ bytes: spare, usedPercent }, 'removed blobs of pulled layers to make room');
+    excess -= spare;
+    const cached = excess > 0 ? await this.deps.pruneCache({ bytes: excess, minAgeSeconds: rules.minAgeSeconds }) : 0;
     if (cached > 0) log.info({ bytes: cached, usedPercent }, 'removed unused build cache to make room');
     excess -= cached;
     const youngest = Date.now() - rules.minAgeSeconds * 1000;

@@ -52,6 +52,8 @@ const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
   // These records are hints for pushes; the next start removes those of layers that are gone.
   'push-record': () => undefined,
   partial: () => undefined,
+  // Those of layers that are gone are removed an hour later at the latest.
+  'pulled-blob': () => undefined,
   container: (id, { containers, isRunning }) => unless(containers.has(id), 'a directory of no container', !isRunning),
   volume: (name, { volumes }) =>
     unless(volumes.has(name), 'a directory that is no volume, or one whose record is damaged', false),

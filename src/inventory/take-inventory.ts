@@ -39,6 +39,8 @@ const HEX = /^[0-9a-f]{64}$/;
 const hexRecord = (name: string): string | undefined =>
   HEX.test(name.replace(/\.json$/, '')) ? name.replace(/\.json$/, '') : undefined;
 const hexName = (name: string): string | undefined => (HEX.test(name) ? name : undefined);
+const pulledBlobName = (name: string): string | undefined =>
+  /^[0-9a-f]{64}\.[0-9a-f]{64}$/.test(name) ? name : undefined;
 
 /** Directories in a store of layers whose entries are listed one by one. */
 const STORE_SHELVES: readonly (readonly [name: string, shelf: Shelf])[] = [
@@ -54,6 +56,7 @@ const DRIVER_SHELVES: Readonly<Record<string, Shelf>> = {
   'image/content': { kind: 'image', owner: hexName },
   'image/metadata': { kind: 'image-record', owner: hexRecord },
   'image/distribution': { kind: 'push-record', owner: hexRecord },
+  'image/blobs': { kind: 'pulled-blob', owner: pulledBlobName },
   containers: { kind: 'container' },
   'builder/cache/records': { kind: 'cache-record', owner: recordIdOf },
   'builder/cache/directories': { kind: 'cache-directory' },

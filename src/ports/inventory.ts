@@ -1,11 +1,12 @@
 /** Contract of the inventory: what lies below the data root, and who owns it. */
 
 /**
- * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record` and `partial` are
- * images; `writable`, `container` containers; `plugin` managed plugins; `cache-record`, `cache-directory` what builds
- * have left for later ones; `staging`, `temporary` work under way; `trash` is being deleted; `leftover` are temporary
- * files of a write that a crash cut off; `foreign` belongs to a storage driver that the daemon does not use;
- * `directory` is the directory itself without what is in it; `other` is what this daemon did not make.
+ * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record`, `partial` and
+ * `pulled-blob` are images; `writable`, `container` containers; `plugin` managed plugins; `cache-record`,
+ * `cache-directory` what builds have left for later ones; `staging`, `temporary` work under way; `trash` is being
+ * deleted; `leftover` are temporary files of a write that a crash cut off; `foreign` belongs to a storage driver that
+ * the daemon does not use; `directory` is the directory itself without what is in it; `other` is what this daemon did
+ * not make.
  */
 export type PlaceKind =
   | 'layer'
@@ -18,6 +19,7 @@ export type PlaceKind =
   | 'image-record'
   | 'push-record'
   | 'partial'
+  | 'pulled-blob'
   | 'container'
   | 'volume'
   | 'plugin'

@@ -1,12 +1,10 @@
 /**
- * Task: one layer from its directory to the registry. The tar is rebuilt, compressed and sent in a single pass; nothing
- * is kept on disk in between. A broken upload goes on where the registry says that it stands: the bytes before are made
- * again, as equal input always gives equal bytes, and not sent.
+ * Task: one layer to the registry. The blob is sent as it was pulled, where it is kept. Else the tar is rebuilt from
+ * the layer's directory, compressed and sent in a single pass; nothing is kept on disk in between. A broken upload goes
+ * on where the registry says that it stands: the bytes before are made again, as equal input always gives equal bytes,
+ * and not sent.
  */
-import { createHash } from 'node:crypto';
-import { pipeline, Readable } from 'node:stream';
 import type { MessagePort } from 'node:worker_threads';
-import { createGzip } from 'node:zlib';
 import { cancelled, dataLoss, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import type { HttpLimits } from '../registry/http.js';
@@ -19,15 +17,14 @@ import {
   type UploadState,
   uploadState,
 } from '../registry/upload.js';
-import { type AssembleInput, assembleTar } from '../storage/tar/assemble.js';
+import { type Bytes, openContent, type PushedContent, type SentBlob } from './pushed-content.js';
 import { type RetryPolicy, type Source, TaskLink } from './task-link.js';
-import { bufferDied } from './young-collector.js';
 
-export interface PushLayerInput extends RetryPolicy, AssembleInput {
+export interface PushLayerInput extends RetryPolicy {
   /** The repository: `https://host/v2/<repository>/`. */
   readonly source: Source;
   readonly limits: HttpLimits;
-  readonly diffId: Digest;
+  readonly content: PushedContent;
   /** An upload that was begun already. */
   readonly upload: UploadState | undefined;
   readonly port: MessagePort;
@@ -38,24 +35,18 @@ export interface PushLayerOutput {
   readonly sizeBytes: number;
 }
 
-/** Progress in bytes of the plain tar. */
+/** Progress in bytes of the plain tar, or of the blob when it is sent as it was pulled. */
 export type PushLayerReport = { readonly type: 'pushing'; readonly bytes: number };
 
 /** A blob up to this size goes in one request. */
 const SMALL_BYTES = 1 << 20;
 /** Requests of a resumed upload: what is sent again, at most, when it breaks once more. */
 const CHUNK_BYTES = 8 << 20;
-const OUTPUT_BYTES = 256 << 10;
-/**
- * Two below zlib's default. 100 MB of programs take 0.9 s of a processor, where level 5 takes 1.2 s and level 6 1.7 s.
- * They become 35.0 % of their size instead of 34.1 % and 33.9 %.
- */
-const GZIP_LEVEL = 4;
 const CANCEL_LIMITS: HttpLimits = { connectMs: 2000, responseMs: 2000, idleMs: 2000 };
 
 /**
- * Uploads. Throws `data-loss` for a layer that was changed on disk, `cancelled` on order, and the registry's errors
- * when its attempts are spent.
+ * Uploads. Throws `data-loss` for a layer or a blob that was changed on disk, `cancelled` on order, and the registry's
+ * errors when its attempts are spent.
  */
 export async function pushLayer(input: PushLayerInput): Promise<PushLayerOutput> {
   const link = new TaskLink<PushLayerReport>(input.port);
@@ -99,7 +90,7 @@ class LayerPush {
   async attempt(place: RepositoryPlace): Promise<PushLayerOutput> {
     this.#place = place;
     const upload = await this.#begin();
-    const blob = new CompressedLayer(this.#input, (bytes) => this.#show(bytes));
+    const blob = openContent(this.#input.content, (bytes) => this.#show(bytes));
     const bytes = blob.bytes();
     try {
       const isFresh = upload.offset === 0;
@@ -148,7 +139,7 @@ class LayerPush {
     return (this.#upload = await sendChunk(this.#place, upload, all(), this.#options));
   }
 
-  async #sendChunks(upload: UploadState, head: Buffer, rest: Bytes, blob: CompressedLayer): Promise<UploadState> {
+  async #sendChunks(upload: UploadState, head: Buffer, rest: Bytes, blob: SentBlob): Promise<UploadState> {
     let state = upload;
     for (let chunk = head; ;) {
       const more = await take(rest, Math.max(0, CHUNK_BYTES - chunk.length));
@@ -183,8 +174,6 @@ class LayerPush {
   }
 }
 
-type Bytes = AsyncGenerator<Buffer, void, void>;
-
 /** Reads at least `count` bytes, or to the end. */
 async function take(source: Bytes, count: number): Promise<Buffer> {
   const pieces: Buffer[] = [];
@@ -207,54 +196,4 @@ async function skip(source: Bytes, count: number): Promise<Buffer> {
     left -= next.value.length;
   }
   return Buffer.alloc(0);
-}
-
-/** The blob of a layer, made while it is read; its digest and size are known at the end. */
-class CompressedLayer {
-  readonly #input: PushLayerInput;
-  readonly #onBytes: (tarBytes: number) => void;
-  readonly #hash = createHash('sha256');
-  #digest: Digest | undefined;
-  sizeBytes = 0;
-
-  constructor(input: PushLayerInput, onBytes: (tarBytes: number) => void) {
-    this.#input = input;
-    this.#onBytes = onBytes;
-  }
-
-  get isComplete(): boolean {
-    return this.#digest !== undefined;
-  }
-
-  get digest(): Digest {
-    if (this.#digest === undefined) throw new Error('the blob is not complete');
-    return this.#digest;
-  }
-
-  async *bytes(): Bytes {
-    const gzip = createGzip({ level: GZIP_LEVEL, chunkSize: OUTPUT_BYTES, memLevel: 9 });
-    // A failure ends the reading below.
-    pipeline(Readable.from(this.#tar(), { highWaterMark: 2 }), gzip, () => undefined);
-    for await (const chunk of gzip as AsyncIterable<Buffer>) {
-      this.#hash.update(chunk);
-      this.sizeBytes += chunk.length;
-      yield chunk;
-    }
-    this.#digest = `sha256:${this.#hash.digest('hex')}`;
-  }
-
-  *#tar(): Generator<Buffer> {
-    const { diffId } = this.#input;
-    const hash = createHash('sha256');
-    let tarBytes = 0;
-    for (const chunk of assembleTar(this.#input)) {
-      hash.update(chunk);
-      tarBytes += chunk.length;
-      yield chunk;
-      bufferDied(chunk.length);
-      this.#onBytes(tarBytes);
-    }
-    if (`sha256:${hash.digest('hex')}` !== diffId)
-      throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
-  }
 }

@@ -56,6 +56,8 @@ before(async () => {
   await pushImage(source.url, 'team/app', 'v1', image);
   pulled = `${source.host}/team/app:v1`;
   await pullOk(engine, pulled);
+  // As for layers of builds: without the blobs that were pulled they are made from the files.
+  await rm(join(engine.dir, 'data/image/blobs'), { recursive: true });
 });
 after(() => cleanup.run());
 

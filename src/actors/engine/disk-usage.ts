@@ -39,6 +39,7 @@ const IMAGE_KINDS = new Set<Place['kind']>([
   'image-record',
   'push-record',
   'partial',
+  'pulled-blob',
   'staging',
   'trash',
 ]);

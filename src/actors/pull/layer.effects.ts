@@ -8,6 +8,7 @@ import type { RegistryAccess } from '../../registry/access.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
 import type { KeptContent } from '../../registry/kept-content.js';
+import type { PulledBlobs } from '../../registry/pulled-blobs.js';
 import { isFaultOfContent, type PartialBlobs, type PartialClaim } from '../../registry/partial-blobs.js';
 import type { FetchLayerOutput } from '../../workers/fetch-layer.js';
 import { Slots } from '../kit/slots.js';
@@ -20,6 +21,8 @@ export interface LayerEffectDeps extends LayerTaskDeps {
   readonly partials: PartialBlobs;
   /** Gets the blobs of fetched layers; undefined: nobody wants them. */
   readonly kept: Pick<KeptContent, 'keepLayer'> | undefined;
+  /** Gets the blobs of layers that are in the store; undefined: nobody wants them. */
+  readonly pulled?: Pick<PulledBlobs, 'keep'> | undefined;
   readonly access: (host: RegistryHost, credentials: Credentials | undefined) => RegistryAccess;
   /** Replaces what readers see of a transfer. */
   readonly publish: (chainId: Digest, view: LayerView) => void;
@@ -59,7 +62,7 @@ export class LayerTransfers {
   }
 
   async #run(input: LayerInput, before: Promise<void> | undefined, signal: AbortSignal): Promise<void> {
-    const { layers, partials, kept } = this.#deps;
+    const { layers, partials, kept, pulled } = this.#deps;
     const { chainId, blob } = input.layer;
     if (before) await settledOrLate(before, signal);
     const claim = await partials.claim(blob.digest, blob.sizeBytes);
@@ -77,6 +80,7 @@ export class LayerTransfers {
     }
     layers.retain(chainId);
     await keeping;
+    if (claim) await pulled?.keep({ chainId, digest: blob.digest }, blob.sizeBytes, claim.place.path);
     await claim?.discard();
   }
 

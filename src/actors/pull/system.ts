@@ -6,6 +6,7 @@ import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
 import type { KeptContent } from '../../registry/kept-content.js';
+import type { PulledBlobs } from '../../registry/pulled-blobs.js';
 import type { PartialBlobs } from '../../registry/partial-blobs.js';
 import type { RegistryRules } from '../../registry/endpoint.js';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
@@ -40,6 +41,7 @@ export interface PullSystemDeps {
   readonly partials: PartialBlobs;
   /** Keeps images as registries have them. */
   readonly kept?: KeptContent | undefined;
+  readonly pulled?: PulledBlobs | undefined;
   /** These three are asked anew for every pull, so that a reload counts for the next one. */
   readonly rules: () => RegistryRules;
   readonly maxConcurrentDownloads: () => number;
@@ -87,6 +89,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     layers,
     partials: deps.partials,
     kept: deps.kept,
+    pulled: deps.pulled,
     pool,
     access: (host, credentials) => sessions.access(host, credentials),
     publish: (chainId, view) => views.publish(chainId, view),

@@ -5,6 +5,7 @@ import type { ProgressEncoders } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
 import type { KeptContent } from '../../registry/kept-content.js';
+import type { PulledBlobs } from '../../registry/pulled-blobs.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import type { RegistrySessions } from '../registry-session/sessions.js';
 import { PushWork } from './push.effects.js';
@@ -16,6 +17,8 @@ export interface PushSystemDeps {
   readonly records: BlobRecords;
   /** Has pulled images as registries have them. */
   readonly kept?: KeptContent | undefined;
+  /** Has blobs of layers as they were pulled. */
+  readonly pulled?: PulledBlobs | undefined;
   readonly sessions: RegistrySessions;
   /** The pool of pushes alone, so that pulls do not wait for them. */
   readonly pool: WorkerPool;

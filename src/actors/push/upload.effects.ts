@@ -10,10 +10,12 @@ import { type Grant, type RegistryAccess, withGrant } from '../../registry/acces
 import type { BlobRecord, BlobRecords } from '../../registry/blob-records.js';
 import type { KeptContent } from '../../registry/kept-content.js';
 import { factsOf, type FailureFacts } from '../../registry/failure.js';
+import type { PulledBlobs } from '../../registry/pulled-blobs.js';
 import { type PushedBlob, PUSHED_LAYER_TYPE } from '../../registry/manifest-writer.js';
 import { pushScope } from '../../registry/token.js';
 import { finishUpload, headBlob, placeOf, sendChunk, startUpload, type UploadState } from '../../registry/upload.js';
 import type { WorkerPool } from '../../workers/pool.js';
+import type { PushedContent } from '../../workers/pushed-content.js';
 import type { PushLayerReport } from '../../workers/push-layer.js';
 import { openLink } from '../kit/transfer-link.js';
 
@@ -22,6 +24,8 @@ export interface UploadDeps {
   readonly records: BlobRecords;
   /** Undefined when images are not kept as registries have them. */
   readonly kept: KeptContent | undefined;
+  /** Blobs of layers as they were pulled. */
+  readonly pulled?: Pick<PulledBlobs, 'open' | 'remove'> | undefined;
   readonly pool: WorkerPool;
   readonly retryDelayMs: number;
 }
@@ -243,9 +247,45 @@ async function sendLayer(upload: Upload, known: readonly BlobRecord[]): Promise<
     await sendKept(upload, wanted, kept);
     return wanted;
   }
-  const blob = await runUpload(upload, begun);
+  const blob = (await sendPulled(upload, known, begun)) ?? (await sendCompressed(upload, begun));
   show({ phase: 'pushed' });
-  return { ...blob, mediaType: PUSHED_LAYER_TYPE };
+  return blob;
+}
+
+/** Sends the blob of the layer as it was pulled; undefined when it is not kept, or was damaged. */
+async function sendPulled(
+  upload: Upload,
+  known: readonly BlobRecord[],
+  begun: UploadState | undefined,
+): Promise<PushedBlob | undefined> {
+  const { pulled } = upload.deps;
+  const { chainId } = upload.layer;
+  const seen = new Map(known.map((record) => [record.digest, record]));
+  for (const { digest, mediaType, sizeBytes } of seen.values()) {
+    const file = await pulled?.open({ chainId, digest }, sizeBytes);
+    if (file === undefined) continue;
+    try {
+      await runUpload(upload, { kind: 'blob', fd: file.fd, digest }, begun);
+      return { digest, mediaType, sizeBytes };
+    } catch (error) {
+      if (!isEngineError(error) || error.code !== 'BLOB_DAMAGED') throw error;
+      await pulled?.remove({ chainId, digest });
+      // The task has cancelled its upload.
+      return sendCompressed(upload, undefined);
+    } finally {
+      await file.close();
+    }
+  }
+  return undefined;
+}
+
+async function sendCompressed(upload: Upload, begun: UploadState | undefined): Promise<PushedBlob> {
+  const { close, ...tar } = upload.deps.layers.openTar(upload.layer.chainId);
+  try {
+    return { ...(await runUpload(upload, { kind: 'layer', ...tar }, begun)), mediaType: PUSHED_LAYER_TYPE };
+  } finally {
+    close();
+  }
 }
 
 /**
@@ -269,10 +309,11 @@ async function mount(
 }
 
 async function runUpload(
-  { deps, layer, target, show, signal }: Upload,
+  { deps, target, show, signal }: Upload,
+  content: PushedContent,
   begun: UploadState | undefined,
 ): Promise<{ readonly digest: Digest; readonly sizeBytes: number }> {
-  const { layers, pool, retryDelayMs } = deps;
+  const { pool, retryDelayMs } = deps;
   const { access, path } = target;
   const scope = pushScope(path);
   const grant = await access.grant(scope, signal);
@@ -290,12 +331,11 @@ async function runUpload(
           : { phase: 'pushing', bytes: report.bytes },
       ),
   });
-  const { close, ...tar } = layers.openTar(layer.chainId);
   try {
     return await pool.run(
       'push-layer',
       {
-        ...tar,
+        content,
         source: sourceOf(grant),
         limits: access.limits,
         upload: begun,
@@ -306,7 +346,6 @@ async function runUpload(
       { transferList: [link.port] },
     );
   } finally {
-    close();
     link.close();
   }
 }

@@ -26,6 +26,7 @@ import type { ProgressFact } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import { decodeCredentials } from '../../registry/credentials.js';
 import type { PartialBlobs } from '../../registry/partial-blobs.js';
+import type { PulledBlobs } from '../../registry/pulled-blobs.js';
 import { hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
 import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
@@ -66,6 +67,8 @@ export interface ImageRouteDeps {
   readonly images: FileImageStore;
   readonly layers: LayerStore;
   readonly partials: Pick<PartialBlobs, 'prune'>;
+  /** Blobs of pulled layers; `trim` removes those of layers that are gone. */
+  readonly pulledBlobs: Pick<PulledBlobs, 'trim'> | undefined;
   readonly pulls: Pick<Pulls, 'pull' | 'pullAllTags'>;
   readonly users: ImageUsers;
   /** Returns how many containers are made from each image, by its ID; images of none are left out. */
@@ -125,9 +128,10 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
         const partialBytes = ['until', 'label', 'label!'].some((key) => filters.has(key))
           ? 0
           : await deps.partials.prune();
+        const blobBytes = (await deps.pulledBlobs?.trim()) ?? 0;
         x.sendJson(200, {
           ImagesDeleted: removed.length > 0 ? removedJson(removed) : null,
-          SpaceReclaimed: reclaimedBytes + partialBytes,
+          SpaceReclaimed: reclaimedBytes + partialBytes + blobBytes,
         });
       } finally {
         isPruning = false;
