@@ -19,11 +19,10 @@ test('the last used are kept up to the limit, for a week, and only with their la
   const images = { onChange: () => () => undefined };
   const blobs = new PulledBlobs({ dir, layers, images, maxBytes: 1000 });
   await blobs.load();
-  const kept = async (): Promise<string> =>
-    (await readdir(dir))
-      .map((name) => name[0])
-      .sort()
-      .join('');
+  const kept = async (): Promise<string> => {
+    const letters = (await readdir(dir)).map((name) => name.charAt(0));
+    return letters.toSorted((a, b) => a.localeCompare(b)).join('');
+  };
   const keep = async (letter: string, bytes: number, days: number): Promise<void> => {
     const path = join(root, letter);
     await writeFile(path, Buffer.alloc(bytes));
