@@ -3,10 +3,11 @@ import { readdir, readFile } from 'node:fs/promises';
 import { release } from 'node:os';
 import type { HostFacts } from '../runtime/host-facts.js';
 import { whyNotShown } from '../sys/mount/shown-owners.js';
+import { isAtLeast, type Version } from '../text/version.js';
 import { type Row, row } from './row.js';
 
 /** The oldest line of the kernel that its developers still mend. */
-const OLDEST_KEPT: readonly [number, number] = [5, 10];
+const OLDEST_KEPT: Version = [5, 10];
 /** Any user but root: mounts are tried with it. */
 const ANY_IDS = [{ containerId: 0, hostId: 65_536, count: 1 }];
 /** Containers have one of each. */
@@ -14,7 +15,7 @@ const NEEDED_NAMESPACES = ['mnt', 'pid', 'net', 'ipc', 'uts'];
 
 /** @param directory is where the data would be: file systems differ. */
 export async function kernelRows({ kernel }: HostFacts, directory: string): Promise<Row[]> {
-  const isKept = isSince(kernel, OLDEST_KEPT);
+  const isKept = isAtLeast(kernel, OLDEST_KEPT);
   return [
     row(
       'kernel',
@@ -65,8 +66,4 @@ async function idmappedMounts(directory: string): Promise<Row> {
   return reason === undefined
     ? row(name, 'ok', `in this kernel, with overlayfs, and on the file system of ${directory}`)
     : row(name, 'note', reason);
-}
-
-function isSince([major, minor]: HostFacts['kernel'], [first, second]: readonly [number, number]): boolean {
-  return major > first || (major === first && minor >= second);
 }

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { hasX32 } from '../sys/ffi/x32.js';
 import { countIds, outerUser } from '../sys/users/user-namespace.js';
+import { isAtLeast, parseVersion, type Version } from '../text/version.js';
 import { capabilitiesOf } from './capabilities.js';
 import type { CgroupDriver } from './cgroup-path.js';
 
@@ -42,7 +43,7 @@ export interface HostFacts {
   readonly groups: number;
   /** As in images: `amd64`. */
   readonly architecture: string;
-  readonly kernel: readonly [major: number, minor: number];
+  readonly kernel: Version;
   readonly cpuCount: number;
   /** The capabilities that the daemon can give, in the kernel's order. */
   readonly capabilities: readonly string[];
@@ -84,13 +85,14 @@ export interface Rights {
   readonly cgroupDriver: CgroupDriver;
 }
 
+/** The first kernel that makes a mount and all below it read-only in one call. */
+const RECURSIVE_READ_ONLY: Version = [5, 12];
+
 const OF_ROOT: Rights = { rootless: false, cgroupDriver: 'cgroupfs' };
 
 /** Reads the facts. @throws Error when /proc is not mounted. */
 export async function readHostFacts({ rootless, cgroupDriver }: Rights = OF_ROOT): Promise<HostFacts> {
-  const [major = 0, minor = 0] = release()
-    .split('.')
-    .map((part) => parseInt(part, 10));
+  const kernel = parseVersion(release());
   const [status, cgroup, apparmor, systemd] = await Promise.all([
     readFile('/proc/self/status', 'utf8'),
     readCgroupFacts(rootless ? cgroupDriver : undefined),
@@ -105,7 +107,7 @@ export async function readHostFacts({ rootless, cgroupDriver }: Rights = OF_ROOT
     lowestOomScore: rootless ? Number(await readFile('/proc/self/oom_score_adj', 'utf8')) : -1000,
     groups: countIds('gid'),
     architecture: ARCHITECTURES[arch()] ?? arch(),
-    kernel: [major, minor],
+    kernel,
     cpuCount: cpus().length,
     capabilities: capabilitiesOf(BigInt(`0x${field('CapBnd') ?? '0'}`)),
     cgroup,
@@ -113,7 +115,7 @@ export async function readHostFacts({ rootless, cgroupDriver }: Rights = OF_ROOT
     // The line is there when the kernel was built with seccomp.
     seccomp: field('Seccomp') !== undefined,
     x32: field('Seccomp') !== '0' || hasX32(),
-    recursiveReadOnly: major > 5 || (major === 5 && minor >= 12),
+    recursiveReadOnly: isAtLeast(kernel, RECURSIVE_READ_ONLY),
     systemd,
   };
 }

@@ -1,6 +1,7 @@
 /** Seccomp profiles as users write them, turned into the filter of one container. */
 import { readFile } from 'node:fs/promises';
 import { invalid, messageOf } from '../errors/engine-error.js';
+import { isAtLeast, parseVersion, type Version } from '../text/version.js';
 import type { OciSeccomp, OciSyscall } from './oci-types.js';
 
 interface Conditions {
@@ -41,7 +42,7 @@ export interface SeccompProfile {
 export interface SeccompTarget {
   /** As in images: `amd64`. */
   readonly architecture: string;
-  readonly kernel: readonly [major: number, minor: number];
+  readonly kernel: Version;
   /** The container's bounding set. */
   readonly capabilities: readonly string[];
 }
@@ -137,15 +138,10 @@ function applies(
 ): boolean {
   if (excludes.arches?.includes(architecture)) return false;
   if (excludes.caps?.some((name) => capabilities.includes(name))) return false;
-  if (excludes.minKernel && isAtLeast(kernel, excludes.minKernel)) return false;
+  if (excludes.minKernel && isAtLeast(kernel, parseVersion(excludes.minKernel))) return false;
   if (includes.arches?.length && !includes.arches.includes(architecture)) return false;
   if (includes.caps?.some((name) => !capabilities.includes(name))) return false;
-  return !includes.minKernel || isAtLeast(kernel, includes.minKernel);
-}
-
-function isAtLeast([major, minor]: readonly [number, number], version: string): boolean {
-  const [wantedMajor = 0, wantedMinor = 0] = version.split('.').map(Number);
-  return major > wantedMajor || (major === wantedMajor && minor >= wantedMinor);
+  return !includes.minKernel || isAtLeast(kernel, parseVersion(includes.minKernel));
 }
 
 function toOci({ name, names, action, errnoRet, args }: SeccompRule): OciSyscall {

@@ -14,11 +14,12 @@ import { notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import { DescriptorKeeper } from '../sys/process/descriptor-keeper.js';
 import { exitCodeOf, openPidfd } from '../sys/process/pidfd.js';
+import { isAtLeast, parseVersion, type Version } from '../text/version.js';
 import { askForEnd, toldEnd } from './kept-answer.js';
 import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
 import { shimAddress } from './shim-address.js';
 
-const TELLS_SINCE = [6, 15] as const;
+const TELLS_SINCE: Version = [6, 15];
 /** A new parent waits for a process at once, but on a busy machine it may take its time. */
 const REAPED_MS = 2_000;
 const REAPED_CHECK_MS = 10;
@@ -173,6 +174,5 @@ export class KeptInits {
 }
 
 function doesKernelTell(): boolean {
-  const [major = 0, minor = 0] = release().split('.').map(Number.parseFloat);
-  return major > TELLS_SINCE[0] || (major === TELLS_SINCE[0] && minor >= TELLS_SINCE[1]);
+  return isAtLeast(parseVersion(release()), TELLS_SINCE);
 }

@@ -2,20 +2,20 @@
 import { release } from 'node:os';
 import { messageOf } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
+import { isAtLeast, parseVersion, type Version } from '../../text/version.js';
 import { closeFd } from '../files/fd.js';
 import { withUserNamespace } from '../users/made-namespace.js';
 import { cloneTree, mapIds } from './mount-tree.js';
 
 /** Before it, overlayfs does not take such mounts as its lower directories. */
-const OLDEST: readonly [number, number] = [5, 19];
+const OLDEST: Version = [5, 19];
 
 /**
  * Tries whether this host has a user namespace with these maps, and the file system of the directory takes them.
  * Returns what is missing; undefined when nothing is.
  */
 export async function whyNotShown(directory: string, maps: IdMaps): Promise<string | undefined> {
-  const [major = 0, minor = 0] = release().split('.').map(Number.parseFloat);
-  if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]))
+  if (!isAtLeast(parseVersion(release()), OLDEST))
     return `idmapped mounts below overlayfs need Linux ${OLDEST.join('.')}`;
   try {
     await withUserNamespace(maps, async (usernsFd) => tryMapping(directory, usernsFd));
