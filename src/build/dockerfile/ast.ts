@@ -101,6 +101,23 @@ export interface RunMount {
   readonly gid: number | undefined;
 }
 
+/** A mount of which nothing is said: files of the context, read-only. */
+export const PLAIN_MOUNT: RunMount = {
+  type: 'bind',
+  from: '',
+  source: '',
+  target: '',
+  readOnly: true,
+  size: 0,
+  id: '',
+  sharing: undefined,
+  required: false,
+  env: undefined,
+  mode: undefined,
+  uid: undefined,
+  gid: undefined,
+};
+
 export interface RunDevice {
   readonly name: string;
   readonly required: boolean;

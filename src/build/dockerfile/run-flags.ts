@@ -1,5 +1,5 @@
 /** `--mount` and `--device` of RUN: fields in CSV. */
-import type { MountType, RunDevice, RunMount } from './ast.js';
+import { type MountType, PLAIN_MOUNT, type RunDevice, type RunMount } from './ast.js';
 import { DockerfileError } from './dockerfile-error.js';
 import { csvFields } from './csv.js';
 import { parseBool, parseSize, parseUint } from './go-values.js';
@@ -38,22 +38,7 @@ export function mountFrom(text: string): string {
 
 /** @throws DockerfileError without lines. */
 export function parseMount(text: string, expand: Expander): RunMount {
-  const mount: Draft = {
-    type: 'bind',
-    from: '',
-    source: '',
-    target: '',
-    readOnly: false,
-    size: 0,
-    id: '',
-    sharing: undefined,
-    required: false,
-    env: undefined,
-    mode: undefined,
-    uid: undefined,
-    gid: undefined,
-    readOnlyIsSet: false,
-  };
+  const mount: Draft = { ...PLAIN_MOUNT, readOnlyIsSet: false };
   for (const field of csvFields(text, 'failed to parse csv mounts')) {
     const [key, value] = pairOf(field);
     if (value === undefined) setBare(mount, key, field);

@@ -2,7 +2,7 @@
  * A scan: a program in an image of its own looks into the files of a result and writes statements about them, by the
  * protocol of BuildKit for scanners (docs/attestations/sbom-protocol.md in its repository).
  */
-import type { RunMount } from '../../../build/dockerfile/ast.js';
+import { PLAIN_MOUNT } from '../../../build/dockerfile/ast.js';
 import { parseBool } from '../../../build/dockerfile/go-values.js';
 import type { Platform } from '../../../build/dockerfile/platform.js';
 import { normalizeReference } from '../../../build/dockerfile/reference.js';
@@ -43,22 +43,6 @@ interface Scanned {
 const DESTINATION = '/run/out/';
 const SOURCE = '/run/src/core/sbom';
 const EXTRAS = '/run/src/extras/';
-
-const MOUNT: RunMount = {
-  type: 'bind',
-  from: '',
-  source: '/',
-  target: '',
-  readOnly: true,
-  size: 0,
-  id: '',
-  sharing: undefined,
-  required: false,
-  env: undefined,
-  mode: undefined,
-  uid: undefined,
-  gid: undefined,
-};
 
 /** Returns the step whose files are the statements. @throws EngineError for an image that is not there. */
 export async function planScan(
@@ -108,8 +92,8 @@ function scanOf(
   const operation = runOperation({
     instruction: {
       mounts: [
-        { ...MOUNT, type: 'tmpfs', target: '/tmp', readOnly: false },
-        ...scanned.map(({ path }) => ({ ...MOUNT, target: path })),
+        { ...PLAIN_MOUNT, type: 'tmpfs', target: '/tmp', readOnly: false },
+        ...scanned.map(({ path }) => ({ ...PLAIN_MOUNT, target: path })),
       ],
       network: 'default',
       security: 'sandbox',
