@@ -63,7 +63,7 @@ export async function startEngine(
   const parts = await composeParts(live, roots, manager, log);
   const life: EngineLife = {
     parts,
-    loaded: { records: [], removed: [], damaged: [] },
+    loaded: { records: [], removed: [], retired: [], damaged: [] },
     hasRecovered: false,
     failure: undefined,
     handsOver: false,

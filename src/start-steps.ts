@@ -84,6 +84,8 @@ export const bringBackContainers: Step = async (life) => {
     layers,
     ioRoot: lives.deps.ioRoot,
     network,
+    events: drivers.events,
+    hooks: lives.hooks,
   });
   // All output that it kept for us is read, or kept by our own one.
   drivers.keeper.endEarlier();

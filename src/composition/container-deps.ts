@@ -21,7 +21,7 @@ export function containerDeps(
   holds: ContainerHolds,
 ): ContainerDeps {
   const { execRoot, idMaps, shownMaps, settings, log } = base;
-  const { records, images, layers, network, logs, tasks, stdio, specs, volumes, emit, metrics } = drivers;
+  const { records, images, layers, network, logs, tasks, stdio, specs, volumes, emit, events, metrics } = drivers;
   return {
     counted: (action, run) => metrics.counted(action, run),
     log,
@@ -37,6 +37,7 @@ export function containerDeps(
     volumes,
     volumeUsers: (name) => volumeUsers(views, name),
     emit,
+    eventsWritten: () => events.written(),
     idMaps,
     shownMaps,
     ioRoot: join(execRoot, 'io'),

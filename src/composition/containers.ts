@@ -147,7 +147,10 @@ function directoryDeps(
     task: (id) => tasks.get(id),
     abandon: (record) => {
       const pace = new Pace('remove', () => undefined);
-      return effects.remove({ record, options: { force: true, volumes: true } }, pace).finally(() => pace.end());
+      return effects
+        .remove({ record, options: { force: true, volumes: true } }, pace)
+        .then(() => records.forget(record.id))
+        .finally(() => pace.end());
     },
   };
 }

@@ -49,9 +49,10 @@ export function notedEffects(
     pause: (record, signal) => note(record, effects.pause(record, signal)),
     unpause: (record) => note(record, effects.unpause(record)),
     drain: (record) => note(record, effects.drain(record)),
-    release: (record) => {
+    release: (input) => {
+      const { record } = input;
       releasing(record);
-      return note(record, effects.release(record)).finally(() => released(record));
+      return note(record, effects.release(input)).finally(() => released(record));
     },
     remove: (input, pace) => note(input.record, effects.remove(input, pace)),
     rewire: (input) => note(input.record, effects.rewire(input)),

@@ -10,6 +10,7 @@ import type { ContainerViews } from '../actors/container/views.js';
 import { presentOwners } from '../actors/engine/present-owners.js';
 import { readProcessFigures } from '../actors/engine/process-figures.js';
 import { SystemService } from '../actors/engine/system.js';
+import { EarlierTold } from '../actors/engine/told-events.js';
 import type { ViewContext } from '../http/api/container-view.js';
 import type { Route } from '../http/route.js';
 import { absentPartRoutes } from '../http/routes/absent-parts.js';
@@ -207,7 +208,7 @@ function filesDirectories(records: ContainerRecords, views: ContainerViews): (re
 
 function allContainerRoutes(
   { log, settings }: Base,
-  { images, layers, tasks, archives, volumes, logs, records }: Drivers,
+  { images, layers, tasks, archives, volumes, logs, records, events }: Drivers,
   { views, deps, ios, hooks, containers, services, execs, statsFeeds }: Containers,
   view: ViewContext,
 ): Route[] {
@@ -216,6 +217,7 @@ function allContainerRoutes(
       containers,
       services,
       view,
+      earlier: new EarlierTold(events),
       imageId: (reference) => imageIdOf(images, reference),
       isAncestor: (image, ancestor) => isAncestor(images, image, ancestor),
       isExperimental: () => settings.shown().experimental,
@@ -242,7 +244,7 @@ function allContainerRoutes(
 
 function imageDeps(
   { host, settings, temporary }: Base,
-  { images, layers, usage, emit }: Drivers,
+  { images, layers, usage, emit, events }: Drivers,
   { containers, hooks }: Containers,
   { pulls, partialBlobs, pulledBlobs, transferPool }: Transfers,
   users: ImageUsers,
@@ -255,6 +257,7 @@ function imageDeps(
     pulledBlobs,
     users,
     countUsers: () => containersPerImage(containers.list()),
+    earlier: new EarlierTold(events),
     emit: (...event) => emit('image', ...event),
     containers: new CommitSource(
       containers,

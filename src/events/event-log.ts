@@ -48,6 +48,8 @@ class StoredEventLog implements EventLog, EventSource {
   #isRoundOutdated = false;
   #next: number;
   #lastNs: bigint;
+  /** The number of the first event that subscribers do not see yet, because it is on its way to the disk. */
+  #shown: number;
   /** The number of the first event that is not on disk yet. */
   #unwritten: number;
   #writing: Promise<void> | undefined;
@@ -59,10 +61,19 @@ class StoredEventLog implements EventLog, EventSource {
     this.#next = (files.last?.sequence ?? 0) + 1;
     this.#lastNs = files.last?.timeNs ?? 0n;
     this.#unwritten = this.#next;
+    this.#shown = this.#next;
   }
 
   get next(): number {
     return this.#next;
+  }
+
+  get shown(): number {
+    return this.#shown;
+  }
+
+  get recoveredNs(): bigint | undefined {
+    return this.files.last?.timeNs;
   }
 
   get subscribers(): number {
@@ -76,7 +87,10 @@ class StoredEventLog implements EventLog, EventSource {
     this.#lastNs = now > this.#lastNs ? now : this.#lastNs + 1n;
     this.recent.push({ sequence: this.#next++, timeNs: this.#lastNs, event, json: renderEvent(event, this.#lastNs) });
     this.#writing ??= this.#write();
-    this.#wakeAll();
+  }
+
+  async written(): Promise<void> {
+    await this.#writing;
   }
 
   subscribe(subscription: EventSubscription): AsyncIterableIterator<readonly EventItem[]> {
@@ -133,6 +147,11 @@ class StoredEventLog implements EventLog, EventSource {
     setImmediate(() => this.#wakeAll());
   }
 
+  #show(upTo: number): void {
+    this.#shown = Math.max(this.#shown, upTo);
+    this.#wakeAll();
+  }
+
   async #write(): Promise<void> {
     // Events that are emitted in the same turn go into the same write.
     await Promise.resolve();
@@ -145,8 +164,10 @@ class StoredEventLog implements EventLog, EventSource {
         this.onFailure(error);
         if (this.recent.length > MAX_WAITING) this.recent.splice(0, this.recent.length - MAX_WAITING);
         // The next event starts another attempt.
+        this.#show(this.#next);
         break;
       }
+      this.#show(this.#unwritten);
       const surplus = Math.min(this.recent.length - RECENT, this.#unwritten - this.#oldest());
       if (surplus > 0) this.recent.splice(0, surplus);
     }

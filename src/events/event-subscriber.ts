@@ -17,6 +17,8 @@ export interface EventSource {
   readonly files: EventFiles;
   /** The number of the next event. */
   readonly next: number;
+  /** Subscribers see the events before this number; those from it on are being written to the disk. */
+  readonly shown: number;
   readonly isClosed: boolean;
 }
 
@@ -68,17 +70,19 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
         if (missed > 0) yield [{ kind: 'gap', missed }];
       }
       for (;;) {
-        // The clock is read before the events, so that all events up to `untilNs` are known when it has passed.
+        // The clock is read before the events, so that all events up to `untilNs` are known when it has passed. Those
+        // that are still being written are waited for.
         const isOver = untilNs !== undefined && wallClockNs() > untilNs;
-        while (this.#position < this.source.next && !this.#isStopped) {
+        const { next } = this.source;
+        while (this.#position < this.source.shown && !this.#isStopped) {
           const events = await this.#take();
           const items = this.#select(events);
           if (items.length > 0) yield items;
           const last = events.at(-1);
           if (last && untilNs !== undefined && last.timeNs > untilNs) return;
         }
-        if (isOver || this.#isStopped || this.source.isClosed) return;
-        await this.#more(untilNs);
+        if (this.#isStopped || this.source.isClosed || (isOver && this.#position >= next)) return;
+        await this.#more(isOver ? undefined : untilNs);
       }
     } finally {
       this.onEnd();
@@ -112,9 +116,10 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
       this.#reader = undefined;
     }
     // Events that are neither on disk nor in memory are lost; the numbers show how many.
-    const { recent } = this.source;
-    const index = Math.max(0, this.#position - (recent[0]?.sequence ?? 0));
-    return recent.slice(index, index + BATCH);
+    const { recent, next, shown } = this.source;
+    const oldest = recent[0]?.sequence ?? next;
+    const index = Math.max(0, this.#position - oldest);
+    return recent.slice(index, Math.min(index + BATCH, shown - oldest));
   }
 
   #select(events: readonly StoredEvent[]): EventItem[] {

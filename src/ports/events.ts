@@ -45,7 +45,11 @@ export interface EventSubscription {
 }
 
 export interface EventLog {
-  /** Records that something happened, and tells the subscribers. Times increase strictly from event to event. */
+  /**
+   * Records that something happened, then tells the subscribers: what they have seen is on disk, so the next daemon
+   * knows that it was told. Where the disk takes nothing they are told all the same. Times increase strictly from event
+   * to event.
+   */
   emit(type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void;
   /**
    * Returns the events in order, in batches, each exactly once, at the reader's speed. `return()` settles a pending
@@ -57,6 +61,10 @@ export interface EventLog {
    * @throws EngineError invalid when there never was such an event, or it was lost when the machine crashed.
    */
   locate(cursor: EventCursor): Promise<number>;
+  /** Resolves when the events so far are on disk, or the disk has not taken them. */
+  written(): Promise<void>;
+  /** Time of the last event that an earlier daemon recorded; undefined when there is none. */
+  readonly recoveredNs: bigint | undefined;
   /** Number of subscribers at the moment. */
   readonly subscribers: number;
   /** Writes what is left to the disk and ends all subscriptions. */

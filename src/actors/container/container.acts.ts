@@ -39,9 +39,9 @@ export function containerActs(effects: ContainerEffects, hooks: ContainerHooks, 
       );
     },
     confirmAmend: (_, { command, record }) => command.applied?.(record),
-    sendSignal: ({ self }, { req, record, signal, staysDown, waitsForExit }) => {
+    sendSignal: ({ self }, { req, record, signal, wasTold, staysDown, waitsForExit }) => {
       const saved = staysDown ? () => effects.save(record) : () => undefined;
-      inTime('kill', Promise.all([hooks.kill(record, signal), saved()])).then(
+      inTime('kill', Promise.all([hooks.kill(record, signal, wasTold), saved()])).then(
         () => waitsForExit || replies.settle(req, undefined),
         (error: unknown) => {
           self.send({ type: 'request.cancelled', req });
@@ -51,6 +51,7 @@ export function containerActs(effects: ContainerEffects, hooks: ContainerHooks, 
     },
     partStreams: (_, { id }) => hooks.exited(id),
     endStreams: (_, { id }) => hooks.released(id),
+    forget: (_, { id }) => hooks.forget(id),
     crash: (_, { error }) => {
       throw error;
     },

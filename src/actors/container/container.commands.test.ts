@@ -11,7 +11,7 @@ test('commands that arrive while the exit is settled wait their turn', async () 
   let finish = (): void => undefined;
   const c = harness(
     { phase: 'idle', record },
-    { release: (r) => new Promise((resolve) => (finish = () => resolve(r))) },
+    { release: ({ record: r }) => new Promise((resolve) => (finish = () => resolve(r))) },
   );
   await c.ask({ type: 'container.start' });
   c.exit(0);
@@ -85,7 +85,7 @@ test('a change that comes during a start or a release is in the record afterward
   let finish = (): void => undefined;
   const slow = (r: ContainerRecord): Promise<ContainerRecord> =>
     new Promise((resolve) => (finish = () => resolve(withState(r, { status: 'running', pid: 7 }))));
-  const c = harness({ phase: 'idle', record }, { start: slow, release: slow });
+  const c = harness({ phase: 'idle', record }, { start: slow, release: ({ record: r }) => slow(r) });
   const started = c.ask({ type: 'container.start' });
   const renamed = c.ask({ type: 'container.amend', amend: (r) => ({ ...r, name: '/other' }) });
   await tick();

@@ -4,13 +4,21 @@ import type { RequestId } from '../kit/commands.js';
 import type { StopInput } from './container.effects.types.js';
 import type { AmendCommand, ContainerCommand, RemoveOptions, WaitCondition } from './container.messages.js';
 import type { ContainerRecord } from './container.record.js';
+import { NOTHING_TOLD, type ToldEvents } from './life/told.js';
 
 /** An incarnation of the actor begins with this. */
 export type ContainerInput =
-  | { readonly phase: 'new' | 'idle' | 'ended' | 'removing'; readonly record: ContainerRecord }
+  | { readonly phase: 'new' | 'idle' | 'removing'; readonly record: ContainerRecord }
   /** `isInPlace` is true when an earlier actor in the same daemon had started the task or taken it over. */
   | { readonly phase: 'running'; readonly record: ContainerRecord; readonly isInPlace?: boolean }
-  | { readonly phase: 'exited'; readonly record: ContainerRecord; readonly exit: ExitStatus };
+  /** The end of the run is settled already, or the run did not come about; what it held is not given back yet. */
+  | { readonly phase: 'ended'; readonly record: ContainerRecord; readonly told?: ToldEvents }
+  | {
+      readonly phase: 'exited';
+      readonly record: ContainerRecord;
+      readonly exit: ExitStatus;
+      readonly told?: ToldEvents;
+    };
 
 export interface Waiter {
   readonly req: RequestId;
@@ -37,6 +45,8 @@ export interface ContainerContext {
   readonly amends: readonly AmendCommand[];
   /** This exit was reported and is not settled yet. It can arrive before the reply to a start. */
   readonly exit: ExitStatus | undefined;
+  /** An earlier daemon told these events of the run. */
+  readonly told: ToldEvents;
   /** This counts how often the release of this run has failed. */
   readonly releases: number;
   readonly delayMs: number;
@@ -65,6 +75,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
     postponed: [],
     amends: [],
     exit,
+    told: (phase === 'exited' || phase === 'ended' ? input.told : undefined) ?? NOTHING_TOLD,
     releases: 0,
     delayMs: 0,
     restartsAt: 0,

@@ -30,7 +30,7 @@ export function createContainerEffects(
     pause: ({ id }, signal) => pauseContainer(deps, id, signal),
     unpause: ({ id }) => unpause(deps.tasks, id),
     drain: (record) => drainContainer(tools, record),
-    release: (record) => releaseContainer(tools, record),
+    release: (input) => releaseContainer(tools, input),
     rewire: ({ record, change }) => rewire(deps, record, change),
     remove: (input, pace) => removeContainer(tools, input, pace),
     save: (record) => deps.records.save(record),

@@ -4,6 +4,7 @@ import type { ExitStatus } from '../../ports/supervisor.js';
 import type { Pace } from '../kit/pace.js';
 import type { ContainerRecord } from './container.record.js';
 import type { RemoveOptions } from './container.messages.js';
+import type { ToldEvents } from './life/told.js';
 import type { NetworkChange } from './network/network-change.js';
 
 /** The code of an error that says that a container has no task. */
@@ -19,6 +20,12 @@ export interface StopInput {
 export interface RemoveInput {
   readonly record: ContainerRecord;
   readonly options: RemoveOptions;
+}
+
+export interface ReleaseInput {
+  readonly record: ContainerRecord;
+  /** An earlier daemon told these events of the run. */
+  readonly told: ToldEvents;
 }
 
 /**
@@ -47,7 +54,7 @@ export interface ContainerEffects {
   /** Waits, up to a limit, until all output of a dead task is logged and the record that notes its stop is on disk. */
   drain(record: ContainerRecord): Promise<void>;
   /** Writes the record of the exit, then frees task, network and mounts. */
-  release(record: ContainerRecord): Promise<ContainerRecord>;
+  release(input: ReleaseInput): Promise<ContainerRecord>;
   /** Deletes everything of the container; the record goes first, so that a crash cannot bring half of it back. */
   remove(input: RemoveInput, pace: Pace): Promise<void>;
   /** Changes the networks of a running container. */
@@ -60,8 +67,8 @@ export interface ContainerHooks {
   /** Replaces the record that readers see; undefined: the container is gone. */
   publish(id: string, record: ContainerRecord | undefined): void;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
-  /** Sends a signal; the promise tells how it went. */
-  kill(record: ContainerRecord, signal: number): Promise<void>;
+  /** Sends a signal, of which an earlier daemon may have told; the promise tells how it went. */
+  kill(record: ContainerRecord, signal: number, wasTold: boolean): Promise<void>;
   /** This is called when the exit is published and the resources of the run are about to be freed. */
   exited(id: string): void;
   /**
@@ -69,6 +76,8 @@ export interface ContainerHooks {
    * streams now.
    */
   released(id: string): void;
+  /** Removes the last of a container that is gone, when the events so far are on disk. A failure is logged. */
+  forget(id: string): void;
   /**
    * Writes a record that readers see already, a moment later and after earlier writes of this container. A failure is
    * logged. It is for facts that containerd or the next health check can tell again after a crash, and for records

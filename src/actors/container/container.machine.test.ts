@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { conflict, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { WaitResult } from './container.messages.js';
 import { withState } from './container.record.js';
+import { toldKey } from './life/told.js';
 import { harness, record, tick, withHost } from './machine-fixture.js';
 
 test('create, start, wait, exit: each command is answered and events come in order', async () => {
@@ -18,6 +19,33 @@ test('create, start, wait, exit: each command is answered and events come in ord
   assert.equal(c.last()?.state.status, 'exited');
   assert.deepEqual(c.events, ['create', 'start', 'die']);
   assert.deepEqual(await c.ask({ type: 'container.wait', condition: 'not-running' }), { exitCode: 3 });
+});
+
+test('an end that the last daemon told is settled without being told again; the next one is told', async () => {
+  const key = toldKey('container', 'die', record.id);
+  const told = new Map([[key, { timeMs: 0, attributes: {} }]]);
+  const releases: boolean[] = [];
+  const c = harness(
+    {
+      phase: 'exited',
+      record: withState(record, { status: 'running' }),
+      exit: { exitCode: 3, exitedAt: new Date() },
+      told,
+    },
+    { release: async ({ record: r, told: events }) => (releases.push(events.has(key)), r) },
+  );
+  await c.ask({ type: 'container.settled' });
+  assert.deepEqual([c.last()?.state.status, c.last()?.state.exitCode, c.events], ['exited', 3, []]);
+  await c.ask({ type: 'container.start' });
+  c.exit(0);
+  await tick();
+  assert.deepEqual(
+    [c.events, releases],
+    [
+      ['start', 'die'],
+      [true, false],
+    ],
+  );
 });
 
 test('an exit that beats the reply of the start is not lost', async () => {
@@ -86,7 +114,7 @@ test('one that comes back is never seen as exited, and a stop while it is releas
   const c = harness(
     { phase: 'idle', record: withHost({ RestartPolicy: { Name: 'on-failure', MaximumRetryCount: 1 } }) },
     {
-      release: (r) => new Promise((resolve) => (release = () => resolve(r))),
+      release: ({ record: r }) => new Promise((resolve) => (release = () => resolve(r))),
       publish: (_id, view) => (c.views.push(view), order.push(view?.state.status ?? 'gone')),
       exited: () => void order.push('parted'),
       released: () => void order.push('ended'),

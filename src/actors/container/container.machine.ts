@@ -287,7 +287,7 @@ const containerChart = containerSetup.createMachine({
     releasing: {
       invoke: {
         src: 'release',
-        input: ({ context }) => context.record,
+        input: ({ context: { record, told } }) => ({ record, told }),
         onDone: { target: 'deciding', actions: { type: 'noteReleased', params: ({ event }) => event.output } },
         onError: [
           // Resources of a task must not be left to the next start of the container, nor to its removal, so the

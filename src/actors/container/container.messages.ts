@@ -34,7 +34,8 @@ export type ContainerCommand =
   /** The daemon's own shutdown stops the container: the restart policy brings it back at the next start. */
   | (Command<'container.shutdown'> & { readonly options: StopOptions })
   | (Command<'container.restart'> & { readonly options: StopOptions })
-  | (Command<'container.kill'> & { readonly signal: number })
+  /** `wasTold`: an earlier daemon had begun the same request, and told of the signal. */
+  | (Command<'container.kill'> & { readonly signal: number; readonly wasTold?: boolean })
   | Command<'container.pause'>
   | Command<'container.unpause'>
   | (Command<'container.wait', WaitResult> & { readonly condition: WaitCondition })

@@ -10,7 +10,13 @@ import { limitedEffect } from '../kit/effect.js';
 import { silenceLimitMs } from '../kit/faults.js';
 import type { ContainerActs } from './container.acts.js';
 import type { ContainerContext, ContainerInput } from './container.context.js';
-import { TASK_GONE, type ContainerEffects, type RemoveInput, type StopInput } from './container.effects.types.js';
+import {
+  TASK_GONE,
+  type ContainerEffects,
+  type ReleaseInput,
+  type RemoveInput,
+  type StopInput,
+} from './container.effects.types.js';
 import type { ContainerEvent } from './container.messages.js';
 import type { ContainerRecord } from './container.record.js';
 import {
@@ -92,7 +98,7 @@ export function containerActors(effects: ContainerEffects) {
     pause: limitedEffect((record: ContainerRecord, signal) => effects.pause(record, signal)),
     unpause: limitedEffect((record: ContainerRecord) => effects.unpause(record)),
     drain: limitedEffect((record: ContainerRecord) => effects.drain(record)),
-    release: limitedEffect((record: ContainerRecord) => effects.release(record)),
+    release: limitedEffect((input: ReleaseInput) => effects.release(input)),
     rewire: limitedEffect((input: { record: ContainerRecord; change: NetworkChange }) => effects.rewire(input)),
     remove: limitedEffect((input: RemoveInput, _signal, pace) => effects.remove(input, pace)),
   };
@@ -125,6 +131,7 @@ const NO_ACTS: ContainerActs = {
   sendSignal: notGiven,
   partStreams: notGiven,
   endStreams: notGiven,
+  forget: notGiven,
   crash: notGiven,
 };
 

@@ -85,6 +85,8 @@ export interface ContainerDeps {
     id: string,
     attributes: Readonly<Record<string, string>>,
   ): void;
+  /** Resolves when the events so far are on disk, or the disk has not taken them. */
+  eventsWritten(): Promise<void>;
   readonly volumes: VolumeService;
   /** Returns the ids of the containers that have a volume. */
   volumeUsers(name: string): readonly string[];

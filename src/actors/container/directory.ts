@@ -162,7 +162,7 @@ export class ContainerDirectory {
     const spawn = (input: ContainerInput): void => this.#actors.spawn(input.record.id, input);
     inputs.filter(({ phase }) => phase === 'running').forEach(spawn);
     await this.settled();
-    inputs.filter(({ phase }) => phase === 'exited' || phase === 'removing').forEach(spawn);
+    inputs.filter(({ phase }) => phase === 'exited' || phase === 'ended' || phase === 'removing').forEach(spawn);
   }
 
   start(reference: string): Promise<void> {
@@ -182,8 +182,9 @@ export class ContainerDirectory {
     return this.#command(reference, 'container.restart', { options });
   }
 
-  kill(reference: string, signal: number): Promise<void> {
-    return this.#command(reference, 'container.kill', { signal });
+  /** Sends a signal. @param wasTold an earlier daemon told of it, and may have sent it. */
+  kill(reference: string, signal: number, wasTold = false): Promise<void> {
+    return this.#command(reference, 'container.kill', { signal, wasTold });
   }
 
   pause(reference: string): Promise<void> {

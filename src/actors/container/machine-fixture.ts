@@ -60,7 +60,7 @@ export function harness(input: ContainerInput, overrides: Partial<ContainerEffec
     pause: async () => undefined,
     unpause: async () => undefined,
     drain: async () => undefined,
-    release: async (r) => (log.push('release'), r),
+    release: async ({ record: r }) => (log.push('release'), r),
     remove: async () => void log.push('remove'),
     rewire: async ({ record: r, change }) => (
       log.push('rewire'),
@@ -75,6 +75,7 @@ export function harness(input: ContainerInput, overrides: Partial<ContainerEffec
     kill: async () => undefined,
     exited: () => undefined,
     released: () => undefined,
+    forget: () => undefined,
     saveLater: () => undefined,
     ...overrides,
   };

@@ -24,10 +24,13 @@ export interface RecordIo {
 export interface LoadedRecords {
   readonly records: ContainerRecord[];
   readonly removed: string[];
+  /** The last records of containers whose removal was begun: nobody may have been told of it. See `retire`. */
+  readonly retired: ContainerRecord[];
   readonly damaged: { readonly id: string; readonly reason: string }[];
 }
 
 const REMOVED_PREFIX = '.removed-';
+const RECORD = 'container.json';
 
 interface Write {
   wanted: ContainerRecord | undefined;
@@ -82,7 +85,7 @@ export class ContainerRecords {
 
   /** Returns the record of a container on disk, undefined when there is none. */
   async read(id: string): Promise<ContainerRecord | undefined> {
-    return (await this.io.read(join(this.dir(id), 'container.json'))) as ContainerRecord | undefined;
+    return (await this.io.read(join(this.dir(id), RECORD))) as ContainerRecord | undefined;
   }
 
   /** Resolves when nothing of this container is being written, however that went. */
@@ -95,23 +98,46 @@ export class ContainerRecords {
     if (!record) return;
     write.wanted = undefined;
     write.isUrgent = false;
-    const save = (): Promise<void> => this.io.write(join(this.dir(id), 'container.json'), record);
+    const save = (): Promise<void> => this.io.write(join(this.dir(id), RECORD), record);
     await (isUrgent ? this.io.urgent(save) : save());
   }
 
-  /** Takes the container off the disk; the bulk of the deletion is done when the promise resolves. */
+  /** Takes the container off the disk. */
   async remove(id: string): Promise<void> {
+    await this.retire(id);
+    await this.forget(id);
+  }
+
+  /**
+   * Takes the container off the disk, but for its record, which is kept where no container is looked for. It says to
+   * the next daemon that the removal may not have been told, until `forget`.
+   */
+  async retire(id: string): Promise<void> {
     const write = this.#writes.get(id);
     if (write) {
       write.wanted = undefined;
       await write.running?.catch(() => undefined);
       this.#writes.delete(id);
     }
-    const trash = join(this.root, `${REMOVED_PREFIX}${id}`);
-    await rename(this.dir(id), trash).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'ENOENT') throw error;
-    });
-    await rm(trash, { recursive: true, force: true });
+    const trash = this.#trash(id);
+    const names = await rename(this.dir(id), trash).then(
+      () => readdir(trash),
+      (error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error;
+        return [];
+      },
+    );
+    const others = names.filter((name) => name !== RECORD);
+    await Promise.all(others.map((name) => rm(join(trash, name), { recursive: true, force: true })));
+  }
+
+  /** Removes what `retire` has kept. */
+  async forget(id: string): Promise<void> {
+    await rm(this.#trash(id), { recursive: true, force: true });
+  }
+
+  #trash(id: string): string {
+    return join(this.root, `${REMOVED_PREFIX}${id}`);
   }
 
   /**
@@ -123,16 +149,19 @@ export class ContainerRecords {
     await letPass(this.root, this.owner);
     const records: ContainerRecord[] = [];
     const removed: string[] = [];
+    const retired: ContainerRecord[] = [];
     const damaged: { id: string; reason: string }[] = [];
     const load = async (name: string): Promise<void> => {
       const dir = join(this.root, name);
       if (name.startsWith(REMOVED_PREFIX)) {
+        const record = (await this.io.read(join(dir, RECORD)).catch(() => undefined)) as ContainerRecord | undefined;
+        if (record) return void retired.push(record);
         await rm(dir, { recursive: true, force: true });
         removed.push(name.slice(REMOVED_PREFIX.length));
         return;
       }
       try {
-        const record = (await this.io.read(join(dir, 'container.json'))) as ContainerRecord | undefined;
+        const record = (await this.io.read(join(dir, RECORD))) as ContainerRecord | undefined;
         if (record) records.push({ ...(this.defaults && { defaults: this.defaults }), ...record });
         else {
           // A create that never got as far as its first record promised nothing to anybody.
@@ -144,6 +173,6 @@ export class ContainerRecords {
       }
     };
     await inLanes(await readdir(this.root), load);
-    return { records, removed, damaged };
+    return { records, removed, retired, damaged };
   }
 }

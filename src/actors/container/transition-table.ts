@@ -343,7 +343,7 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     wait: '=: settle 9',
     oom: '=: emit oom, publish removing',
     hung: '=: crash',
-    done: 'gone: end, withdraw, settle 5, settle 6, settle 7, emit destroy, settle 6',
+    done: 'gone: end, withdraw, settle 5, settle 6, settle 7, emit destroy, forget, settle 6',
     'failed, task gone': 'dead: end, publish dead, reject 6 internal, saveLater, settle 5 6 7',
   },
   'removing, with commands': {
@@ -357,7 +357,7 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     'not saved': '=: reject 4 internal, postpone 5',
     'patience over': '=: reject 4 deadline',
     hung: '=: crash',
-    done: 'gone: end, withdraw, emit destroy, settle 6, reject 4 5 4 5 not-found',
+    done: 'gone: end, withdraw, emit destroy, forget, settle 6, reject 4 5 4 5 not-found',
     'failed, task gone':
       'dead: end, publish dead, reject 6 internal, saveLater, cancel, take up 4, cancel, take up 5, ' +
       'reject 4 conflict, reject 5 conflict',

@@ -1,17 +1,21 @@
 /** Start-up: what the disk remembers is brought together with what the supervisor still runs. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from '../../ports/logger.js';
+import type { EventLog } from '../../ports/events.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { LayerStore } from '../../ports/storage.js';
-import type { TaskService } from '../../ports/supervisor.js';
+import type { TaskInfo, TaskService } from '../../ports/supervisor.js';
 import type { ContainerInput } from '../container/container.context.js';
+import type { ContainerHooks } from '../container/container.effects.types.js';
 import type { ContainerDirectory } from '../container/directory.js';
 import { taskExit } from '../kit/task-exit.js';
 import type { LoadedRecords } from '../container/records.js';
-import { reconcile } from '../container/life/reconcile.js';
+import type { ContainerRecord } from '../container/container.record.js';
+import { reconcile, untoldBeginnings } from '../container/life/reconcile.js';
 import type { ContainerIoRegistry } from '../container/streams/container-io.js';
 import { removeStaleStreams, removeStreams } from '../container/streams/stream-files.js';
 import { wantsStartAtBoot } from '../container/life/restart-policy.js';
+import { isRemovalTold, readLastTold } from './told-events.js';
 
 /** A process may take this time to die. */
 const EXIT_MS = 10_000;
@@ -26,36 +30,29 @@ export interface RecoveryDeps {
   /** The FIFOs of containers are in this directory. */
   readonly ioRoot: string;
   readonly network: Pick<NetworkDriver, 'sandboxIds' | 'removeSandbox' | 'settle'>;
+  readonly events: EventLog;
+  readonly hooks: Pick<ContainerHooks, 'emit' | 'forget'>;
 }
 
 /**
  * Gives every container its actor, removes what belongs to no container, and reports both. Restart policies start their
  * containers later.
  */
-export async function recoverContainers({
-  log,
-  loaded,
-  containers,
-  ios,
-  tasks,
-  layers,
-  ioRoot,
-  network,
-}: RecoveryDeps): Promise<void> {
-  const { records: found, removed, damaged } = loaded;
+export async function recoverContainers(deps: RecoveryDeps): Promise<void> {
+  const { log, containers, ios, tasks, layers, ioRoot, network } = deps;
+  const { records: found, removed, damaged } = deps.loaded;
   const running = await tasks.list();
   if (removed.length > 0)
     log.warn({ containers: removed }, 'removed what a crash left of containers that were being created or removed');
   for (const { id, reason } of damaged)
     log.error({ container: id, reason }, 'container record cannot be read; the container is left alone');
   const taskById = new Map(running.map((task) => [task.id, task]));
-  const now = new Date();
-  const inputs = found.map((record) => reconcile(record, taskById.get(record.id), now));
+  const inputs = await reconcileAll(deps, taskById);
   const known = new Set([...found.map(({ id }) => id), ...damaged.map(({ id }) => id)]);
   const idle = new Set(inputs.flatMap(({ phase, record }) => (phase === 'idle' ? [record.id] : [])));
   await recoverOutput(inputs, ios, log);
   // Those of containers that have just ended go when the last output is logged.
-  const ended = inputs.flatMap(({ phase, record }) => (phase === 'exited' ? [record.id] : []));
+  const ended = withLastOutput(inputs).map(({ id }) => id);
   await removeStaleStreams(ioRoot, new Set([...taskById.keys(), ...ended])).catch((error: unknown) =>
     log.error({ err: error }, 'what is left of the streams of containers is not removed'),
   );
@@ -95,8 +92,35 @@ export async function recoverContainers({
       }),
   ]);
   if (found.length > 0) log.info({ containers: found.length, running: running.length }, 'containers recovered');
-  for (const record of found) {
-    if (!idle.has(record.id) || !wantsStartAtBoot(record)) continue;
+  startAtBoot(inputs, containers, log);
+}
+
+/** Decides how each container begins, and tells what the last daemon did without telling it. */
+async function reconcileAll(
+  { loaded, events, hooks }: RecoveryDeps,
+  taskById: ReadonlyMap<string, TaskInfo>,
+): Promise<ContainerInput[]> {
+  const { records: found, retired } = loaded;
+  const now = new Date();
+  const told = await readLastTold(events, { found, retired }, taskById);
+  for (const record of retired) {
+    if (!isRemovalTold(record, told)) hooks.emit('destroy', record);
+    hooks.forget(record.id);
+  }
+  return found.map((record) => {
+    const earlier = told.byContainer.get(record.id);
+    const input = reconcile(record, taskById.get(record.id), now, earlier);
+    for (const action of untoldBeginnings(input, earlier, told.sinceMs)) hooks.emit(action, input.record);
+    return input;
+  });
+}
+
+/** Starts the containers that rest but for their restart policy. */
+function startAtBoot(inputs: readonly ContainerInput[], containers: ContainerDirectory, log: Logger): void {
+  for (const { phase, record } of inputs) {
+    // One that waits for its restart comes back by itself.
+    const rests = phase === 'idle' || (phase === 'ended' && record.state.status === 'exited');
+    if (!rests || !wantsStartAtBoot(record)) continue;
     containers
       .start(record.id)
       .catch((error: unknown) =>
@@ -107,9 +131,8 @@ export async function recoverContainers({
 
 /** Opens the last output of containers that have ended meanwhile. It is logged before their tasks and FIFOs go. */
 async function recoverOutput(inputs: readonly ContainerInput[], ios: ContainerIoRegistry, log: Logger): Promise<void> {
-  const ended = inputs.flatMap(({ phase, record }) => (phase === 'exited' ? [record] : []));
   await Promise.all(
-    ended.map((record) =>
+    withLastOutput(inputs).map((record) =>
       ios
         .get(record.id)
         .recover(record)
@@ -118,6 +141,11 @@ async function recoverOutput(inputs: readonly ContainerInput[], ios: ContainerIo
         ),
     ),
   );
+}
+
+/** Returns the containers whose last run is not given up yet, so some of its output may be left. */
+function withLastOutput(inputs: readonly ContainerInput[]): ContainerRecord[] {
+  return inputs.flatMap(({ phase, record }) => (phase === 'exited' || phase === 'ended' ? [record] : []));
 }
 
 /** Kills a task and deletes it, which the supervisor does only when its process has ended. */

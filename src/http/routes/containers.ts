@@ -1,6 +1,7 @@
 /** Container operations of the Engine API: requests become messages, views become answers. */
 import { conflict, EngineError, invalid, isEngineError, messageOf, notImplemented } from '../../errors/engine-error.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
+import type { EarlierTold } from '../../actors/engine/told-events.js';
 import type { StopOptions, WaitCondition } from '../../actors/container/container.messages.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import { parseSignal } from '../../text/signals.js';
@@ -19,6 +20,7 @@ export interface ContainerRouteDeps {
   readonly containers: ContainerDirectory;
   readonly services: ContainerServices;
   readonly view: ViewContext;
+  readonly earlier: EarlierTold;
   /** Returns the image id of a reference, undefined when there is none. */
   imageId(reference: string): string | undefined;
   /** Returns true when `ancestor` is the image itself or one that it was built on. */
@@ -213,13 +215,15 @@ function start(x: Exchange, deps: ContainerRouteDeps): void | Promise<void> {
   return hasRun ? x.sendEmpty(204) : done(x, containers.start(id));
 }
 
-async function kill(x: Exchange, { containers }: ContainerRouteDeps): Promise<void> {
+async function kill(x: Exchange, { containers, earlier }: ContainerRouteDeps): Promise<void> {
   const name = x.param('name');
   try {
     const signal = parseSignal(x.query.text('signal') || 'SIGKILL');
     const record = containers.find(name);
     if (!isRunning(record) && wasDone(x, record.state.finishedAt)) return x.sendEmpty(204);
-    await done(x, containers.kill(record.id, signal));
+    // The event comes before the signal, so the signal may not have been sent. It is sent again, but not told again.
+    const wasTold = await earlier.has(x.attempt, ['container', 'kill', record.id], { signal: String(signal) });
+    await done(x, containers.kill(record.id, signal, wasTold));
   } catch (error) {
     throw isEngineError(error)
       ? new EngineError(error.kind, `cannot kill container: ${name}: ${error.message}`, { cause: error })

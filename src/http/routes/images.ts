@@ -1,5 +1,6 @@
 /** Image operations of the Engine API. */
 import { conflict, forbidden, internal, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
+import type { EarlierTold } from '../../actors/engine/told-events.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
 import { requirePlatform } from '../../images/platform.js';
 import { chainOf } from '../../ports/chain-id.js';
@@ -73,6 +74,7 @@ export interface ImageRouteDeps {
   readonly users: ImageUsers;
   /** Returns how many containers are made from each image, by its ID; images of none are left out. */
   readonly countUsers: () => ReadonlyMap<string, number>;
+  readonly earlier: EarlierTold;
   readonly emit: ImageEmit;
   readonly containers: CommitSources;
   readonly importer: (request: ImportRequest) => Promise<Image>;
@@ -332,7 +334,7 @@ function committedAt(images: FileImageStore, container: string, created: string)
 }
 
 async function commit(x: Exchange, deps: ImageRouteDeps): Promise<void> {
-  const { images, layers, containers } = deps;
+  const { images, layers, containers, earlier } = deps;
   const { query } = x;
   const config = decodeCommitConfig(await x.optionalJson<unknown>());
   const repo = query.text('repo');
@@ -343,25 +345,28 @@ async function commit(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const image = await containers.withStill(name, query.flagOr('pause', true), async (source) => {
     const before = x.attempt?.isInterrupted === true ? committedAt(images, source.id, created) : undefined;
     if (before !== undefined && reference !== undefined) await images.tag(reference, before.id);
-    if (before !== undefined) return before;
-    const made = await commitImage(
-      { images, layers },
-      {
-        created,
-        containerId: source.id,
-        containerConfig: source.config,
-        image: isDigest(source.image) ? images.get(source.image) : undefined,
-        config,
-        changes: query.all('changes'),
-        author: query.text('author'),
-        comment,
-        reference,
-        architecture: deps.architecture,
-      },
-    );
-    containers.committed(source.id, { comment, imageID: made.id, imageRef: reference ?? '' });
+    const made =
+      before ??
+      (await commitImage(
+        { images, layers },
+        {
+          created,
+          containerId: source.id,
+          containerConfig: source.config,
+          image: isDigest(source.image) ? images.get(source.image) : undefined,
+          config,
+          changes: query.all('changes'),
+          author: query.text('author'),
+          comment,
+          reference,
+          architecture: deps.architecture,
+        },
+      ));
+    if (!(await earlier.has(x.attempt, ['container', 'commit', source.id], { imageID: made.id })))
+      containers.committed(source.id, { comment, imageID: made.id, imageRef: reference ?? '' });
     return made;
   });
-  if (reference !== undefined) deps.emit('tag', image.id, eventAttributes(image, reference));
+  if (reference !== undefined && !(await earlier.has(x.attempt, ['image', 'tag', image.id], { name: reference })))
+    deps.emit('tag', image.id, eventAttributes(image, reference));
   x.sendJson(201, { Id: image.id });
 }

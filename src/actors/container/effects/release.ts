@@ -1,5 +1,8 @@
 /** The end of a run of a container: its last output is read, then all that it held is given back. */
+import type { ReleaseInput } from '../container.effects.types.js';
 import type { ContainerRecord } from '../container.record.js';
+import type { ContainerDeps } from '../deps.js';
+import { toldKey, type ToldEvents } from '../life/told.js';
 import { removeRoot } from '../mounts/root-place.js';
 import { closeSharedMemory } from '../mounts/shared-memory.js';
 import { VolumeUse } from '../mounts/volume-use.js';
@@ -19,15 +22,16 @@ export async function drainContainer({ deps, ios }: EffectTools, { id }: Contain
 }
 
 /** Writes the record of the exit, then frees networks, task and mounts; a part that fails does not keep the others. */
-export async function releaseContainer(tools: EffectTools, record: ContainerRecord): Promise<ContainerRecord> {
+export async function releaseContainer(tools: EffectTools, { record, told }: ReleaseInput): Promise<ContainerRecord> {
   const { deps } = tools;
+  const telling = { ...deps, emit: tellUntold(deps, told) };
   const released: ContainerRecord = {
     ...record,
     ports: [],
     networks: Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }])),
   };
   // The exit status must be durable before the supervisor forgets it; addresses may go meanwhile.
-  const networkGone = deps.counted('release', () => leaveNetworks(deps, record));
+  const networkGone = deps.counted('release', () => leaveNetworks(telling, record));
   networkGone.catch(() => undefined);
   await deps.records
     .save(released, true)
@@ -38,12 +42,19 @@ export async function releaseContainer(tools: EffectTools, record: ContainerReco
     networkGone,
     deps.tasks.delete(record.id).then(() => freeStreams(tools, record.id)),
     deps.layers.unmount(record.id),
-    new VolumeUse(deps, record).close(),
+    new VolumeUse(telling, record).close(),
     closeSharedMemory(deps, record),
     removeRoot(deps, record.id),
   ]);
   logFailures(deps, record.id, 'releasing a stopped container', results);
   return released;
+}
+
+/** Tells of events, but not of those that an earlier daemon told. */
+function tellUntold(deps: ContainerDeps, told: ToldEvents): ContainerDeps['emit'] {
+  return (type, action, id, attributes) => {
+    if (!told.has(toldKey(type, action, id))) deps.emit(type, action, id, attributes);
+  };
 }
 
 /** Closes the streams of the run, and removes FIFOs of execs that a killed shim left behind. */

@@ -21,9 +21,9 @@ export function createContainerHooks(
   return {
     publish,
     emit,
-    async kill(record, signal) {
+    async kill(record, signal, wasTold) {
       // The event of the signal comes before the signal, so that it also comes before the event of the end.
-      emit('kill', record, { signal: String(signal) });
+      if (!wasTold) emit('kill', record, { signal: String(signal) });
       await whileRunning(deps.tasks, record.id, deps.tasks.kill(record.id, signal));
       const stopSignal = signalNumber(record.config.StopSignal ?? '') ?? parseSignal('TERM');
       // A frozen process cannot act on a signal that is meant to end it.
@@ -33,6 +33,12 @@ export function createContainerHooks(
     },
     exited: (id) => ios.get(id).part(),
     released: (id) => ios.get(id).endParted(),
+    forget(id) {
+      deps
+        .eventsWritten()
+        .then(() => deps.records.forget(id))
+        .catch((error: unknown) => deps.log.error({ err: error, container: id }, 'what is left of its record stays'));
+    },
     saveLater(record) {
       deps.records
         .save(record)

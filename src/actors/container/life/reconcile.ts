@@ -1,15 +1,25 @@
 /**
- * Decides after a restart of the daemon, from a container's record and the supervisor's task, how the container is.
- * Pure.
+ * Decides after a restart of the daemon, from a container's record, the supervisor's task and what was told of it, how
+ * the container is. Pure.
  */
-import type { TaskInfo } from '../../../ports/supervisor.js';
+import type { ExitStatus, TaskInfo } from '../../../ports/supervisor.js';
 import type { ContainerInput } from '../container.context.js';
 import { isRunning, withState, type ContainerRecord } from '../container.record.js';
 import { withoutPending } from '../network/network-change.js';
+import { withEndedHealth } from './health.js';
+import { NOTHING_TOLD, toldKey, toldSince, type ToldEvents } from './told.js';
 import { UNSEEN_EXIT_CODE } from './unseen-exit.js';
 
-/** Returns how the actor of this container begins. The record wins on identity, the supervisor on what runs. */
-export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, now: Date): ContainerInput {
+/**
+ * Returns how the actor of this container begins. The record wins on identity, the supervisor on what runs.
+ * @param events what the last daemon told of the container, as far back as a crash can matter.
+ */
+export function reconcile(
+  found: ContainerRecord,
+  task: TaskInfo | undefined,
+  now: Date,
+  events: ToldEvents = NOTHING_TOLD,
+): ContainerInput {
   const { status } = found.state;
   if (
     status !== 'removing' &&
@@ -27,20 +37,60 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
   // A change of networks that was under way is gone with the namespace.
   const record = { ...found, networks: withoutPending(found.networks), restartCount: restartCount(found, task) };
   if (status === 'removing' || status === 'dead') return { phase: 'removing', record };
-  if (task?.status === 'stopped') {
-    return { phase: 'exited', record, exit: task.exit ?? { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
-  }
-  if (task || status === 'starting') {
-    // The container was never started: the daemon died in the middle of its start.
-    return {
-      phase: 'exited',
-      record: withState(record, { error: 'the daemon stopped while the container was starting' }),
-      exit: { exitCode: 128, exitedAt: now },
-    };
-  }
+  const told = toldSince(events, found.state.startedAt);
+  const isSettled = status === 'exited' || status === 'restarting';
+  // The end was told, then written down; only what the run held was not given back yet.
+  if (isSettled && (task?.status === 'stopped' || task?.status === 'unknown'))
+    return { phase: 'ended', record: withState(record, { pid: 0 }), told };
+  if (task?.status === 'stopped')
+    return { phase: 'exited', record, exit: task.exit ?? unseenExit(told, found.id, now), told };
+  if (task || (status === 'starting' && !wasStarted(told, found.id))) return unstarted(record, now, told);
   if (status === 'created' || status === 'exited') return { phase: 'idle', record };
   if (status === 'restarting') return { phase: 'idle', record: withState(record, { status: 'exited' }) };
-  return { phase: 'exited', record, exit: { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
+  return { phase: 'exited', record, exit: unseenExit(told, found.id, now), told };
+}
+
+/** Returns whether the log has the start of the run, or its end. */
+function wasStarted(told: ToldEvents, id: string): boolean {
+  return told.has(toldKey('container', 'start', id)) || told.has(toldKey('container', 'die', id));
+}
+
+/** The container was never started: the daemon died in the middle of its start. Nobody is told of an end. */
+function unstarted(record: ContainerRecord, now: Date, told: ToldEvents): ContainerInput {
+  const ended = withState(withEndedHealth(record), {
+    status: 'exited',
+    pid: 0,
+    exitCode: 128,
+    error: 'the daemon stopped while the container was starting',
+    finishedAt: now.toISOString(),
+  });
+  return { phase: 'ended', record: ended, told };
+}
+
+/** Returns the exit of which the supervisor knows nothing: what was told of it, if anything was. */
+function unseenExit(told: ToldEvents, id: string, now: Date): ExitStatus {
+  const die = told.get(toldKey('container', 'die', id));
+  if (die === undefined) return { exitCode: UNSEEN_EXIT_CODE, exitedAt: now };
+  return { exitCode: Number(die.attributes['exitCode']), exitedAt: new Date(die.timeMs) };
+}
+
+/**
+ * Returns the events of creation and start that happened without being told, because the daemon died just then.
+ * @param events undefined for a container of which nothing has to be known.
+ * @param knownSinceMs all events since this time are known; what is older was told.
+ */
+export function untoldBeginnings(
+  { phase, record }: ContainerInput,
+  events: ToldEvents | undefined,
+  knownSinceMs: number,
+): ('create' | 'start')[] {
+  const isUntold = (time: string, wasTold: boolean): boolean => Date.parse(time) >= knownSinceMs && !wasTold;
+  if (events === undefined) return [];
+  const { id, created, state } = record;
+  const hasRun = phase === 'running' || phase === 'exited';
+  if (hasRun) return isUntold(state.startedAt, wasStarted(toldSince(events, state.startedAt), id)) ? ['start'] : [];
+  const isNew = phase === 'idle' && state.status === 'created';
+  return isNew && isUntold(created, events.has(toldKey('container', 'create', id))) ? ['create'] : [];
 }
 
 /**
@@ -48,7 +98,7 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
  * back: it must not count as one of those that the policy allows.
  */
 function restartCount({ state, restartCount }: ContainerRecord, task: TaskInfo | undefined): number {
-  const isOwed = state.status === 'restarting' && (task === undefined || task.status === 'stopped');
+  const isOwed = state.status === 'restarting' && task === undefined;
   return isOwed ? Math.max(0, restartCount - 1) : restartCount;
 }
 

@@ -6,6 +6,7 @@ import { withState, type ContainerRecord } from '../container.record.js';
 import { withEndedHealth } from '../life/health.js';
 import { notRunning } from '../life/refusals.js';
 import { nextDelayMs, wantsRestart } from '../life/restart-policy.js';
+import { toldKey } from '../life/told.js';
 import { UNSEEN_EXIT_CODE } from '../life/unseen-exit.js';
 import { emit, publish, reject, settle, type Step } from './step.js';
 import { AT_THE_END, wake } from './waits.js';
@@ -29,7 +30,7 @@ export function noteUnseenExit(): Step {
 
 /** Tells everybody of the exit; all output has been read by then. */
 export function settleExit(context: ContainerContext): Step {
-  const { restarters, stoppers, pausers } = context;
+  const { restarters, stoppers, pausers, told } = context;
   const exit = context.exit ?? { exitCode: 137, exitedAt: new Date() };
   const ended = withState(withEndedHealth(context.record), {
     status: 'exited',
@@ -41,6 +42,7 @@ export function settleExit(context: ContainerContext): Step {
   const record = comingBack(context, ended) ?? ended;
   const execDuration = String(Math.floor(context.ranMs / 1000));
   const woken = wake(context.waiters, AT_THE_END, record);
+  const wasTold = told.has(toldKey('container', 'die', record.id));
   return {
     change: {
       record,
@@ -54,7 +56,7 @@ export function settleExit(context: ContainerContext): Step {
     acts: [
       publish(record),
       { type: 'partStreams', params: { id: record.id } },
-      emit('die', record, { exitCode: String(exit.exitCode), execDuration }),
+      ...(wasTold ? [] : [emit('die', record, { exitCode: String(exit.exitCode), execDuration })]),
       // A forced removal stops the container, too, but watchers get no stop event for it.
       ...(stoppers.length + restarters.length > 0 ? [emit('stop', record)] : []),
       ...settle(stoppers),

@@ -30,6 +30,7 @@ export function removed({ record, waiters, removal, postponed, amends }: Contain
       // The removal succeeded, whatever went wrong before.
       ...wake(waiters, AT_THE_REMOVAL, withState(record, { error: '' })).acts,
       emit('destroy', record),
+      { type: 'forget', params: { id: record.id } },
       ...settle(removal?.reqs ?? []),
       ...reject(unanswered, notFound(`No such container: ${record.id}`, { code: 'NO_SUCH_CONTAINER' })),
     ],

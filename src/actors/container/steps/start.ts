@@ -4,6 +4,7 @@ import type { RequestId } from '../../kit/commands.js';
 import type { ContainerContext } from '../container.context.js';
 import { NEVER, withState, type ContainerRecord } from '../container.record.js';
 import { withStartingHealth } from '../life/health.js';
+import { NOTHING_TOLD } from '../life/told.js';
 import { emit, publish, reject, saveLater, settle, type Step } from './step.js';
 import { AT_THE_END, wake } from './waits.js';
 
@@ -19,6 +20,7 @@ export function prepareStart({ record, starters, restarters, delayMs }: Containe
       record: { ...record, manuallyStopped: false, restartCount: isAsked ? 0 : record.restartCount },
       delayMs: isAsked ? 0 : delayMs,
       exit: undefined,
+      told: NOTHING_TOLD,
     },
   };
 }

@@ -33,6 +33,8 @@ export interface ActParams {
   partStreams: { readonly id: string };
   /** Attached clients get the end of the streams that were parted. */
   endStreams: { readonly id: string };
+  /** The removal was told, so nothing of the container is needed any more. */
+  forget: { readonly id: string };
   /** The actor gives up; the next one begins with what it finds. */
   crash: { readonly error: unknown };
 }
@@ -41,6 +43,8 @@ export interface SignalParams {
   readonly req: RequestId;
   readonly record: ContainerRecord;
   readonly signal: number;
+  /** An earlier daemon told of this signal. */
+  readonly wasTold: boolean;
   /** The container stays down after this signal, which has to be on disk before the answer. */
   readonly staysDown: boolean;
   /** The end of the container is the answer, unless the signal cannot be sent. */

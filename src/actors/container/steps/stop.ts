@@ -41,14 +41,14 @@ export function stopFailed({ stoppers, restarters, removal }: ContainerContext, 
 /** Sends a signal, without a change of state. SIGKILL is answered when the exit is settled. */
 export function kill(
   context: ContainerContext,
-  { req, signal }: Extract<ContainerCommand, { type: 'container.kill' }>,
+  { req, signal, wasTold = false }: Extract<ContainerCommand, { type: 'container.kill' }>,
 ): Step {
   const waitsForExit = signal === SIGKILL;
   const staysDown = cancelsRestart(context.record, signal) && !context.record.manuallyStopped;
   const record = staysDown ? { ...context.record, manuallyStopped: true } : context.record;
   return {
     change: waitsForExit ? { record, waiters: [...context.waiters, { req, condition: 'exit' }] } : { record },
-    acts: [{ type: 'sendSignal', params: { req, record, signal, staysDown, waitsForExit } }],
+    acts: [{ type: 'sendSignal', params: { req, record, signal, wasTold, staysDown, waitsForExit } }],
   };
 }
 
