@@ -18,6 +18,8 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const outdir = join(root, 'dist', 'bundle');
 /** A daemon that starts and ends takes less than a second of processor time. */
 const REHEARSAL_MS = 120_000;
+/** So many of its last lines are shown when it fails. */
+const SHOWN_LINES = 20;
 const compiled = (path) => join(root, 'dist', 'src', path);
 const common = {
   bundle: true,
@@ -201,9 +203,17 @@ function compileProgram() {
   const directory = mkdtempSync(join(tmpdir(), 'engined-build-'));
   try {
     const env = { PATH: `${process.env.PATH}:/usr/sbin:/sbin` };
-    execFileSync('unshare', [...apart, ...compile, directory], { env, stdio: 'ignore', timeout: REHEARSAL_MS });
-  } catch ({ message }) {
-    console.warn(`the daemon was not run to keep its code, so a start will take some 50 ms more: ${message}`);
+    const stdio = ['ignore', 'pipe', 'pipe'];
+    execFileSync('unshare', [...apart, ...compile, directory], {
+      env,
+      stdio,
+      timeout: REHEARSAL_MS,
+      maxBuffer: 2 ** 24,
+    });
+  } catch ({ message, stdout, stderr }) {
+    const said = `${stdout ?? ''}${stderr ?? ''}`.trimEnd().split('\n').slice(-SHOWN_LINES).join('\n');
+    const reason = message.split('\n')[0];
+    console.warn(`the daemon was not run to keep its code, so a start will take some 50 ms more: ${reason}\n${said}`);
     execFileSync(compile[0], compile.slice(1), { stdio: ['ignore', 'inherit', 'inherit'] });
   } finally {
     rmSync(directory, { recursive: true, force: true });
