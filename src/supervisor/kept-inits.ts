@@ -41,6 +41,8 @@ export class KeptInits {
   readonly #pidfds = new Map<string, number>();
   /** Sockets for the answers about tasks that were not started yet. Later ones have only the keeper. */
   readonly #answers = new Map<string, Promise<number>>();
+  /** Only earlier keepers have the witnesses of these tasks, since holding them has failed. */
+  readonly #unheld = new Set<string>();
   /** Answers to an earlier daemon. */
   readonly #told = new Map<string, Process>();
 
@@ -57,9 +59,9 @@ export class KeptInits {
       for (const [id, [fd, ...others]] of earlier) {
         for (const other of others) closeSync(other);
         if (fd !== undefined) this.#takeOver(id, fd);
+        this.#unheld.add(id);
       }
-      await Promise.all(Array.from(earlier.keys(), (id) => this.hold(id)));
-      this.#keeper.endEarlier();
+      await this.#holdEarlier();
     } catch (error) {
       this.#options.logger.error({ err: error }, 'exits that were kept while the daemon was away cannot be read');
     }
@@ -81,14 +83,30 @@ export class KeptInits {
    * finds for one that was started. Without a witness a task runs all the same.
    */
   async hold(id: string): Promise<void> {
+    if ((await this.#hold(id)) && this.#unheld.size > 0) await this.#holdEarlier();
+  }
+
+  /** Holds what only earlier keepers have. They end when nothing of that is left. */
+  async #holdEarlier(): Promise<void> {
+    const hold = async (id: string): Promise<void> => {
+      if (await this.#hold(id)) this.#unheld.delete(id);
+    };
+    await Promise.all(Array.from(this.#unheld, hold));
+    if (this.#unheld.size === 0) this.#keeper.endEarlier();
+  }
+
+  /** Returns whether nothing of the task has to be held any more. */
+  async #hold(id: string): Promise<boolean> {
     const pidfd = this.#pidfds.get(id);
     const answer = this.#answers.get(id);
     this.#answers.delete(id);
     try {
       if (pidfd !== undefined) await this.#keeper.hold(id, [pidfd]);
       else if (answer !== undefined) await this.#holdAnswer(id, await answer);
+      return true;
     } catch (error) {
       this.#notKept(id, error);
+      return false;
     }
   }
 
@@ -130,6 +148,7 @@ export class KeptInits {
   remove(id: string): void {
     this.#keeper.release(id);
     this.#forget(id);
+    if (this.#unheld.delete(id) && this.#unheld.size === 0) this.#keeper.endEarlier();
   }
 
   /** Closes files; the keeper has them for the next daemon. */
@@ -163,8 +182,11 @@ export class KeptInits {
   async #holdAnswer(id: string, fd: number): Promise<void> {
     try {
       await this.#keeper.hold(id, [fd]);
-    } finally {
       closeSync(fd);
+    } catch (error) {
+      if (this.#unheld.has(id)) this.#answers.set(id, Promise.resolve(fd));
+      else closeSync(fd);
+      throw error;
     }
   }
 

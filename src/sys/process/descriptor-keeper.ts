@@ -6,7 +6,7 @@
  * pair open: it costs about a megabyte, and a message some hundred bytes. It waits in open(2) on a FIFO that nobody
  * writes to. Whoever opens that FIFO for writing ends it, so no process number is needed, which might be another's.
  */
-import { closeSync, constants, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { closeSync, constants, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { closeFd } from '../files/fd.js';
@@ -52,7 +52,10 @@ export class DescriptorKeeper {
     // Numbered, because a name comes again.
     const entry = `${name}\0${(lastEntry += 1)}`;
     this.#wanted.set(name, entry);
-    await (this.#started ??= this.#start());
+    await (this.#started ??= this.#start().catch((error: unknown) => {
+      this.#started = undefined;
+      throw error;
+    }));
     // It may have been released before the process ran.
     if (this.#pair === undefined || this.#wanted.get(name) !== entry) return;
     sendDescriptors(this.#pair[0], Buffer.from(entry), fds);
@@ -98,9 +101,15 @@ export class DescriptorKeeper {
     const fifo = join(this.#dir, this.#own);
     makeFifo(fifo);
     const pair = socketPair('messages');
-    growBuffer(pair[0], 'send', QUEUE_BYTES);
-    const { pid } = await startInBackground(PROGRAM, [fifo], pair);
-    noteKeeper(fifo, pid);
+    try {
+      growBuffer(pair[0], 'send', QUEUE_BYTES);
+      const { pid } = await startInBackground(PROGRAM, [fifo], pair);
+      noteKeeper(fifo, pid);
+    } catch (error) {
+      for (const fd of pair) closeFd(fd);
+      endKeeper(fifo);
+      throw error;
+    }
     this.#pair = pair;
   }
 
@@ -148,12 +157,15 @@ function endKeeper(fifo: string): void {
   rmSync(fifo, { force: true });
 }
 
-/** Returns the paths of the FIFOs of keepers other than `own`. */
+/** Returns the paths of the FIFOs of keepers other than `own`, the oldest first. */
 function fifosIn(dir: string, own: string | undefined): string[] {
   try {
     return readdirSync(dir)
       .filter((name) => /^[0-9a-f]+$/.test(name) && name !== own)
-      .map((name) => join(dir, name));
+      .map((name) => join(dir, name))
+      .map((path) => ({ path, madeMs: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 }))
+      .sort((a, b) => a.madeMs - b.madeMs)
+      .map(({ path }) => path);
   } catch {
     return []; // Nothing was ever kept.
   }

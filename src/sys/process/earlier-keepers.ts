@@ -45,7 +45,7 @@ interface Entry {
 /**
  * Returns copies of the descriptors that keepers hold, by name; they belong to the caller. A keeper that has ended, or
  * may not be looked into, holds nothing.
- * @param fifos paths of the FIFOs that the keepers wait for.
+ * @param fifos paths of the FIFOs that the keepers wait for; what a later one holds under a name is the newer.
  */
 export async function readEarlierKeepers(fifos: readonly string[]): Promise<Map<string, readonly number[]>> {
   const held = new Map<string, readonly number[]>();
