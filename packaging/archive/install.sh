@@ -22,6 +22,7 @@ case "${1:-}" in
     rm -rf "$prefix/lib/engined" "$prefix/libexec/engined" "$units/engined.socket" "$units/engined.service" "$units/engined.service.d"
     rm -f "$prefix/bin/engined-rootless" "$user_units/engined.service"
     rm -f "$prefix/bin/engined" "$prefix/share/man/man8/engined.8.gz" "$prefix/share/man/man5/engined-daemon.json.5.gz"
+    rm -f "$prefix/share/man/man1/engined-rootless.1.gz"
     rm -f "$prefix/share/bash-completion/completions/engined" "$prefix/share/zsh/site-functions/_engined"
     has_systemd && systemctl daemon-reload || true
     echo "The data in /var/lib/engine and the configuration in /etc/engine are left."

@@ -1,15 +1,26 @@
 /**
- * The Debian package, installed, upgraded, removed and purged by dpkg in a root that is this machine's with a layer
- * above it, so that the machine itself stays as it is. What needs a running systemd is in test/vm.
+ * The Debian package, installed, upgraded, removed and purged, then the archive, as docs/install.md says it, in a root
+ * that is this machine's with a layer above it, so that the machine itself stays as it is. What needs a running systemd
+ * is in test/vm.
  */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { dockerCli } from '../support/dockerd.js';
 import { busyboxEntries, tarOf } from '../support/image-builder.js';
 import { call, callJson } from '../support/http.js';
 import { mountsBelow, processesOf, sweep } from '../support/leftovers.js';
@@ -30,8 +41,21 @@ function run(program: string, ...args: string[]): string {
   return stdout;
 }
 const inRoot = (...command: string[]): string => run('chroot', root, ...command);
+/** Runs commands of the guide in a directory of the root. */
+const walk = (directory: string, commands: string): string =>
+  inRoot('env', 'DEBIAN_FRONTEND=noninteractive', 'sh', '-e', '-c', `cd '${directory}'; ${commands}`);
 const dpkg = (...args: string[]): string => inRoot('dpkg', '--force-unsafe-io', ...args);
 
+/** Returns the first commands that the guide has under a heading. */
+function guide(heading: string): string {
+  const text = readFileSync(join(SCRIPTS, '../docs/install.md'), 'utf8');
+  const section = text.slice(text.indexOf(`\n## ${heading}\n`));
+  const [, commands] = /^```sh\n([^]*?)^```/m.exec(section) ?? [];
+  assert.ok(commands !== undefined, heading);
+  return commands;
+}
+
+/** Makes a package and an archive. Returns the path of the package. */
 function makePackage(version: string): string {
   const args = ['--built', '--with-node', '--compression', 'none', '--version', version, '--output', shared];
   return run(process.execPath, join(SCRIPTS, 'package.mjs'), ...args).split('\n')[0] ?? '';
@@ -39,7 +63,16 @@ function makePackage(version: string): string {
 
 /** Paths that are there beyond those of the machine, as `find` has them, without what dpkg and the daemon keep. */
 function additions(): string[] {
-  const kept = ['var/lib/dpkg', 'var/log', 'var/cache', 'var/lib/engine', 'var/lib/systemd', 'tmp', 'etc/ld.so.cache'];
+  const kept = [
+    'var/lib/dpkg',
+    'var/lib/apt',
+    'var/log',
+    'var/cache',
+    'var/lib/engine',
+    'var/lib/systemd',
+    'tmp',
+    'etc/ld.so.cache',
+  ];
   const skipped = kept.flatMap((path) => ['-o', '-path', `./${path}`, '-prune']);
   return run(
     'sh',
@@ -119,8 +152,9 @@ const version = async (): Promise<string> => {
 };
 
 test('it is installed, upgraded while a container runs, removed and purged', async () => {
-  const first = makePackage('1.0');
-  dpkg('-i', first);
+  makePackage('1.0');
+  const [install = '', ask = ''] = guide('Debian package').split('\n');
+  walk(shared, install);
   assert.match(inRoot('engined', '--version'), /^engined version /);
   assert.match(inRoot('getent', 'group', 'engine'), /^engine:/);
   // It is for ordinary users, and says so.
@@ -135,6 +169,8 @@ test('it is installed, upgraded while a container runs, removed and purged', asy
   assert.match(stderr, /dial unix \/none: connect: no such file or directory/);
   await start();
   assert.match(await version(), /ApiVersion/);
+  const asked = ask.replace(/^docker /, `'${dockerCli()}' `).replace('unix:///run/engine.sock', `unix://${socketPath}`);
+  assert.match(run('sh', '-c', asked), /^ Engine:\n {2}Version: /m);
 
   const image = await call(socketPath, 'POST', '/images/create?fromSrc=-&repo=box', { body: tarOf(busyboxEntries()) });
   assert.equal(image.status, 200, image.text);
@@ -168,4 +204,19 @@ test('it is installed, upgraded while a container runs, removed and purged', asy
   dpkg('-P', 'engined');
   assert.ok(existsSync(join(root, 'var/lib/engine/data')), 'data is gone');
   assert.deepEqual(additions(), []);
+});
+
+test('the archive is installed, again over itself, and taken away', () => {
+  const place = join(shared, 'archive');
+  mkdirSync(place);
+  for (const name of readdirSync(shared)) {
+    if (/^engined-1\.1-linux-.*\.tar$/.test(name)) renameSync(join(shared, name), join(place, name));
+  }
+  // It is not compressed here, and for the processor of this machine.
+  const commands = guide('Archive').replace(/-linux-amd64\.tar\.xz/, '-linux-*.tar');
+  for (let i = 0; i < 2; i++) walk(place, commands);
+  assert.match(inRoot('engined', '--version'), /^engined version /);
+  assert.ok(existsSync(join(root, 'etc/systemd/system/engined.socket')));
+  walk(join(place, 'engined-1.1'), './install.sh --uninstall');
+  assert.deepEqual(additions(), ['./etc/engine/daemon.json'], 'the configuration stays, and nothing else');
 });
