@@ -1,5 +1,6 @@
 /** The form of a measure. Each has a file of its own; run.ts puts them together. */
 import type { Engine } from '../test/support/engine.js';
+import type { Shape } from './images.js';
 
 export interface Metric {
   readonly name: string;
@@ -23,7 +24,7 @@ export interface Setting {
   /** The same for the large image, not pulled. Made on first use. */
   bigImage(): Promise<string>;
   /** Images of other shapes, in the same way. */
-  shapedImage(repository: 'bench/large-layer' | 'bench/many-files'): Promise<string>;
+  shapedImage(repository: Shape): Promise<string>;
   /** `http://127.0.0.1:port`, or https, where the engine listens besides its socket if the measure says so. */
   readonly tcpUrl: string;
 }

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import type { Engine } from '../test/support/engine.js';
 import { callJson, jsonLines, open } from '../test/support/http.js';
-import { timed, type Measure, type Setting } from './measure.js';
+import type { Shape } from './images.js';
+import { timed, type Measure } from './measure.js';
 import { peakResidentBytes } from './resident-memory.js';
 
 /** Pulls, and reads the progress as a client does. @throws when the pull fails. */
@@ -38,12 +39,7 @@ export const pullBigImage: Measure = {
 };
 
 /** Pulls of images of other shapes. */
-function shaped(
-  name: string,
-  metric: string,
-  target: number,
-  repository: Parameters<Setting['shapedImage']>[0],
-): Measure {
+function shaped(name: string, metric: string, target: number, repository: Shape): Measure {
   return {
     name,
     metrics: [{ name: metric, unit: 'ms', target, moreIsBetter: false }],

@@ -30,6 +30,7 @@ import { ensureShapedImage } from './images.js';
 import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles, pullReaders } from './pull.js';
 import { readOptions } from './options.js';
 import { pushBigImage } from './push.js';
+import { removeManyLayers } from './removal.js';
 import { keep } from './history.js';
 import { report } from './report.js';
 import { take, type Contender, type MetricResult } from './sampling.js';
@@ -57,6 +58,7 @@ const MEASURES: readonly Measure[] = [
   pullManyFiles,
   pullByMany,
   pullReaders,
+  removeManyLayers,
   pushBigImage,
   saveLoad,
   buildTimes,
@@ -91,6 +93,17 @@ function issueIn(dir: string): ServerCertificate {
   return { ca: authority.cert, ...authority.issueServer() };
 }
 
+type EngineName = 'engined' | 'dockerd';
+
+/** The feature of each engine that has containerd keep images and containers. */
+const SNAPSHOTTER = { engined: 'supervisor-snapshotter', dockerd: 'containerd-snapshotter=true' } as const;
+
+function driverArgs(engine: EngineName): string[] {
+  const driver = options.storageDriver;
+  if (driver === undefined) return [];
+  return driver === 'snapshotter' ? ['--feature', SNAPSHOTTER[engine]] : ['--storage-driver', driver];
+}
+
 /** In a network namespace of our own the ports are ours to choose. */
 function contenders(
   { transport, needsMetrics, isForEnginedAlone, args: own = [] }: Measure,
@@ -109,10 +122,10 @@ function contenders(
           certificate().key,
         ]
       : [];
-  const driver = options.storageDriver;
-  const shared = driver === undefined ? own : [...own, '--storage-driver', driver];
-  const args = (port: number): string[] =>
-    transport === undefined ? [...shared] : [...shared, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
+  const args = (engine: EngineName, port: number): string[] => {
+    const shared = [...own, ...driverArgs(engine)];
+    return transport === undefined ? shared : [...shared, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
+  };
   const scheme = transport === 'tls' ? 'https' : 'http';
   const build = (name: string, port: number, main: string | undefined): Contender => {
     const address = `127.0.0.1:${port}`;
@@ -123,14 +136,14 @@ function contenders(
           tcpUrl: `http://${address}/metrics`,
           kind: () => engined({ args: ['--experimental', '--metrics-addr', address], ...program }),
         }
-      : { name, tcpUrl: `${scheme}://${address}`, kind: () => engined({ args: args(port), ...program }) };
+      : { name, tcpUrl: `${scheme}://${address}`, kind: () => engined({ args: args('engined', port), ...program }) };
   };
   const ours = build('engined', 23750, undefined);
   if (options.before !== undefined) return [ours, build('before', 23752, options.before)];
   if (needsMetrics === true) return [ours];
   const both: Contender[] = [
     ours,
-    { name: 'dockerd', tcpUrl: `${scheme}://127.0.0.1:23751`, kind: () => dockerd({ args: args(23751) }) },
+    { name: 'dockerd', tcpUrl: `${scheme}://127.0.0.1:23751`, kind: () => dockerd({ args: args('dockerd', 23751) }) },
   ];
   return both.filter(
     ({ name }) =>

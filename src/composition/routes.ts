@@ -91,6 +91,7 @@ export function composeRoutes(
     ...diskUsageRoutes({
       usage,
       images,
+      contentBytes: (image) => transfers.keptContent?.contentBytes(image),
       containers,
       view,
       volumes,
@@ -103,6 +104,7 @@ export function composeRoutes(
       images,
       layers,
       kept: transfers.keptContent,
+      blobDir: transfers.keptContent && base.temporary.tmpDir,
       pool: transfers.archivePool,
       dataRoot,
       emit: (...event) => emit('image', ...event),
@@ -246,7 +248,7 @@ function imageDeps(
   { host, settings, temporary }: Base,
   { images, layers, usage, emit, events }: Drivers,
   { containers, hooks }: Containers,
-  { pulls, partialBlobs, pulledBlobs, transferPool }: Transfers,
+  { pulls, partialBlobs, pulledBlobs, transferPool, keptContent }: Transfers,
   users: ImageUsers,
 ): ImageRouteDeps {
   return {
@@ -267,6 +269,7 @@ function imageDeps(
     importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),
     architecture: host.architecture,
     layerBytes: (chainIds) => usage.layerBytes(chainIds),
+    contentBytes: (image) => keptContent?.contentBytes(image),
   };
 }
 

@@ -5,6 +5,7 @@ import { createPullSystem, createTransferPool } from '../actors/pull/system.js';
 import { createPushPool, createPushSystem } from '../actors/push/system.js';
 import { encodeProgress, encodeRecord } from '../http/api/progress.js';
 import { BlobRecords } from '../registry/blob-records.js';
+import { MadeManifests } from '../images/made-manifests.js';
 import { KeptContent } from '../registry/kept-content.js';
 import { PartialBlobs } from '../registry/partial-blobs.js';
 import { PulledBlobs } from '../registry/pulled-blobs.js';
@@ -75,6 +76,10 @@ export function composeTransfers(
   });
   // A layer that is compressed for an archive holds its thread for long, and other work must not wait for it.
   const exportPool = createWorkerPool({ maxThreads: Math.max(availableParallelism() - 1, 1) });
+  if (keptContent)
+    images.giveManifests(
+      new MadeManifests({ kept: keptContent, images, layers, pool: exportPool, tmpDir: temporary.tmpDir }),
+    );
   return {
     archivePool,
     transferPool,

@@ -42,7 +42,8 @@ export async function commitImage(
   layers.retain(layer.chainId);
   try {
     const document = documentOf(request, config, layer, stackBelow(layer, layers));
-    const committed = await images.create(Buffer.from(JSON.stringify(document)), image ? { parent: image.id } : {});
+    const bytes = Buffer.from(JSON.stringify(document));
+    const committed = await images.createMade(bytes, { document, ...(image && { parent: image.id }) });
     if (reference !== undefined) await images.tag(reference, committed.id);
     return images.get(committed.id) ?? committed;
   } finally {

@@ -1,6 +1,7 @@
 /** An image as the store holds it in memory, and the value that other parts get of it. */
 import type { Image, ImageConfigDocument } from '../ports/images.js';
-import type { Digest } from '../ports/storage.js';
+import type { Digest, LayerStore } from '../ports/storage.js';
+import { chainOf } from '../ports/chain-id.js';
 import type { ImageMetadata } from './content.js';
 import { familiarName, familiarString, parseReference } from './reference.js';
 
@@ -18,6 +19,26 @@ export interface ImageEntry {
   saving?: Promise<void>;
   /** The published value; made anew when names or metadata change. */
   image: Image | undefined;
+}
+
+/** Makes the entry of an image, and takes its reference on the layers. */
+export function entryOver(
+  layers: Pick<LayerStore, 'retain' | 'chainSize'>,
+  { id, config, configSizeBytes, metadata }: Pick<ImageEntry, 'id' | 'config' | 'configSizeBytes' | 'metadata'>,
+): ImageEntry {
+  const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
+  if (topLayer !== undefined) layers.retain(topLayer);
+  return {
+    id,
+    configDigest: metadata.config ?? id,
+    config,
+    topLayer,
+    sizeBytes: topLayer === undefined ? 0 : layers.chainSize(topLayer),
+    configSizeBytes,
+    metadata,
+    lastUsedMs: lastUseOf(metadata),
+    image: undefined,
+  };
 }
 
 /** Makes the value of an image. @param canonicalNames in the order in which clients see them. */
@@ -44,6 +65,6 @@ export function imageOf(entry: ImageEntry, canonicalNames: readonly string[]): I
 }
 
 /** Returns the last use of an image, as far as the disk says, in milliseconds since the epoch. */
-export function lastUseOf({ lastTagTime, lastUsed }: ImageMetadata): number {
+function lastUseOf({ lastTagTime, lastUsed }: ImageMetadata): number {
   return Math.max(Date.parse(lastTagTime ?? '') || 0, Date.parse(lastUsed ?? '') || 0);
 }

@@ -51,7 +51,7 @@ export async function importImage(
     layers.retain(layer.chainId);
     try {
       request.signal.throwIfAborted();
-      const image = await images.create(Buffer.from(JSON.stringify(documentOf(request, config, layer.diffId))));
+      const image = await images.createMade(Buffer.from(JSON.stringify(documentOf(request, config, layer.diffId))));
       if (request.reference !== undefined) await images.tag(request.reference, image.id);
       return images.get(image.id) ?? image;
     } finally {

@@ -6,18 +6,20 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { dataLoss, messageOf, notFound } from '../errors/engine-error.js';
-import type { CreateImageOptions, Image, ImageConfigDocument, ImageStore } from '../ports/images.js';
+import type { CreateImageOptions, Image, ImageStore, MadeImageOptions } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from '../ports/chain-id.js';
 import { inLanes } from '../text/in-lanes.js';
 import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
+import { ImageChildren } from './children.js';
 import { ImageContent, type ImageMetadata } from './content.js';
 import { ImageHolds } from './holds.js';
 import { idByManifest, type ImageIdentity } from './identity.js';
-import { type ImageEntry, imageOf, lastUseOf } from './image-entry.js';
+import { entryOver, type ImageEntry, imageOf } from './image-entry.js';
 import { fullId, ImageLookup } from './lookup.js';
+import type { MadeManifests } from './made-manifests.js';
 import { canonicalName, canonicalString, familiarString, parseReference, withDefaultTag } from './reference.js';
 import { References } from './references.js';
 
@@ -37,11 +39,11 @@ export class FileImageStore implements ImageStore {
   readonly #references: References;
   readonly #lookup: ImageLookup;
   readonly #entries = new Map<Digest, ImageEntry>();
-  /** Images by the image that they were made from. */
-  readonly #children = new Map<string, Set<Digest>>();
+  readonly #children = new ImageChildren();
   readonly #holds = new ImageHolds();
   readonly #creating = new Map<Digest, { readonly configDigest: Digest; readonly entry: Promise<ImageEntry> }>();
   readonly #listeners = new Set<() => void>();
+  #manifests: Pick<MadeManifests, 'make'> | undefined;
 
   /** Keeps everything below `<dataRoot>/image`. */
   constructor(dataRoot: string, layers: LayerStore, { identity = 'config', urgent }: ImageStoreOptions = {}) {
@@ -82,50 +84,21 @@ export class FileImageStore implements ImageStore {
       const config = parseConfig(bytes);
       const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
       if (topLayer !== undefined && !this.#layers.find(topLayer)) return `its layer ${topLayer} is missing`;
-      this.#publish(this.#entryOver(id, config, bytes.length, topLayer, metadata));
+      this.#publish(entryOver(this.#layers, { id, config, configSizeBytes: bytes.length, metadata }));
       return undefined;
     } catch (error) {
       return messageOf(error);
     }
   }
 
-  /** Makes the entry of an image, and takes its reference on the layers. */
-  #entryOver(
-    id: Digest,
-    config: ImageConfigDocument,
-    configSizeBytes: number,
-    topLayer: Digest | undefined,
-    metadata: ImageMetadata,
-  ): ImageEntry {
-    if (topLayer !== undefined) this.#layers.retain(topLayer);
-    const sizeBytes = topLayer === undefined ? 0 : this.#layers.chainSize(topLayer);
-    return {
-      id,
-      configDigest: metadata.config ?? id,
-      config,
-      topLayer,
-      sizeBytes,
-      configSizeBytes,
-      metadata,
-      lastUsedMs: lastUseOf(metadata),
-      image: undefined,
-    };
-  }
-
   #publish(entry: ImageEntry): void {
     this.#entries.set(entry.id, entry);
-    const { parent } = entry.metadata;
-    if (parent === '') return;
-    const siblings = this.#children.get(parent);
-    if (siblings) siblings.add(entry.id);
-    else this.#children.set(parent, new Set([entry.id]));
+    this.#children.add(entry);
   }
 
-  #withdraw({ id, metadata: { parent } }: ImageEntry): void {
-    this.#entries.delete(id);
-    const siblings = this.#children.get(parent);
-    siblings?.delete(id);
-    if (siblings?.size === 0) this.#children.delete(parent);
+  #withdraw(entry: ImageEntry): void {
+    this.#entries.delete(entry.id);
+    this.#children.remove(entry);
   }
 
   list(): readonly Image[] {
@@ -174,6 +147,22 @@ export class FileImageStore implements ImageStore {
     return this.#imageOf(await creating);
   }
 
+  /** From now on images that are made here get manifests. */
+  giveManifests(by: Pick<MadeManifests, 'make'>): void {
+    this.#manifests = by;
+  }
+
+  async createMade(configBytes: Buffer, { parent, document }: MadeImageOptions = {}): Promise<Image> {
+    const config = document ?? parseConfig(configBytes);
+    const made = await this.#manifests?.make(configBytes, config.rootfs.diff_ids);
+    try {
+      const options = { ...(parent && { parent }), published: made?.published, document: config };
+      return await this.create(configBytes, options);
+    } finally {
+      made?.close();
+    }
+  }
+
   /** Returns the ID that an image has or would get. */
   idFor(configDigest: Digest, published: PublishedImage | undefined): Digest {
     if (this.#identity === 'config' || published === undefined) return configDigest;
@@ -199,7 +188,7 @@ export class FileImageStore implements ImageStore {
       ...(id === configDigest ? {} : { config: configDigest }),
     };
     // The entry is made before the first wait, so that no removal can come between.
-    const entry = this.#entryOver(id, config, bytes.length, topLayer, metadata);
+    const entry = entryOver(this.#layers, { id, config, configSizeBytes: bytes.length, metadata });
     entry.lastUsedMs = Date.now();
     try {
       // The record comes first, as the bytes are an image from the moment when they are there.
@@ -323,7 +312,7 @@ export class FileImageStore implements ImageStore {
 
   /** Returns the images that were made from this one here. */
   childrenOf(id: Digest): readonly Digest[] {
-    return [...(this.#children.get(id) ?? [])];
+    return this.#children.of(id);
   }
 
   /** Keeps an image (which need not be here yet) from being removed until the returned function is called. */

@@ -7,13 +7,15 @@ import type { Digest } from './storage.js';
 export interface NewBlob {
   readonly digest: Digest;
   readonly sizeBytes: number;
-  /** By them a blob refers to others, and so keeps them: `containerd.io/gc.ref.content…`. */
+  /** By some of them a blob refers to others, and so keeps them: `containerd.io/gc.ref.content…`. */
   readonly labels?: Readonly<Record<string, string>>;
 }
 
 export interface Content {
   /** Returns the size of a blob; undefined when it is not there. */
   sizeOf(digest: Digest): Promise<number | undefined>;
+  /** Returns the labels of a blob; none when it is not there. */
+  labelsOf(digest: Digest): Promise<Readonly<Record<string, string>>>;
   /** Returns the bytes, in pieces. @throws EngineError not-found. */
   read(digest: Digest): AsyncIterable<Buffer>;
   /**

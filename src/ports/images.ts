@@ -59,7 +59,7 @@ export interface Image {
   readonly parent: string;
   /** Size of the files in its layers. */
   readonly sizeBytes: number;
-  /** Size of the configuration, the only blob of the image that is kept as it came. */
+  /** Size of the configuration, which is kept as it came. */
   readonly configSizeBytes: number;
   readonly lastTagTime: string | undefined;
   /**
@@ -69,12 +69,15 @@ export interface Image {
   readonly published: PublishedImage | undefined;
 }
 
-export interface CreateImageOptions {
+export interface MadeImageOptions {
   readonly parent?: Digest;
-  /** How a registry or an archive has it. */
-  readonly published?: PublishedImage | undefined;
   /** The document in the bytes, of one who has made them from it: it is not read again. */
   readonly document?: ImageConfigDocument;
+}
+
+export interface CreateImageOptions extends MadeImageOptions {
+  /** How a registry or an archive has it. */
+  readonly published?: PublishedImage | undefined;
 }
 
 export interface ImageStore {
@@ -89,6 +92,11 @@ export interface ImageStore {
   resolve(reference: string): Image;
   /** Stores a config whose layers are all in the layer store. Idempotent. */
   create(configBytes: Buffer, options?: CreateImageOptions): Promise<Image>;
+  /**
+   * Does the same for an image that is made here and has no manifest yet. It gets one where the store keeps images as
+   * registries have them. The caller holds its layers.
+   */
+  createMade(configBytes: Buffer, options?: MadeImageOptions): Promise<Image>;
   /** Points one or many `repo:tag` (normalised here) to an image; a tag that another image had is taken from it. */
   tag(references: string | readonly string[], id: Digest): Promise<void>;
   /** Registers `repo@digest`. */

@@ -25,4 +25,9 @@ export interface PublishedImage {
   readonly manifests: readonly OciDescriptor[];
   /** Digest of the image's own manifest among them. */
   readonly own: Digest;
+  /**
+   * Bytes of this manifest, its configuration and its compressed layers that were kept with the image; absent where
+   * nothing of it was.
+   */
+  readonly contentBytes?: number;
 }

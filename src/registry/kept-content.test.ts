@@ -5,59 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { notFound } from '../errors/engine-error.js';
-import type { Content, NewBlob } from '../ports/content.js';
 import type { Image } from '../ports/images.js';
 import type { Logger } from '../ports/logger.js';
 import type { Digest } from '../ports/storage.js';
+import { MemoryContent } from '../../test/support/memory-content.js';
 import { KeptContent } from './kept-content.js';
 import type { ResolvedImage } from './resolve.js';
 
 const digestOf = (text: string | Buffer): Digest => `sha256:${createHash('sha256').update(text).digest('hex')}`;
-
-/** Collects as containerd does: what one lease holds stays, and what labels lead to from there. */
-class MemoryContent implements Content {
-  readonly blobs = new Map<Digest, { readonly bytes: Buffer; labels: Readonly<Record<string, string>> }>();
-  readonly leased = new Set<Digest>();
-  failure: Error | undefined;
-
-  async sizeOf(digest: Digest): Promise<number | undefined> {
-    return this.blobs.get(digest)?.bytes.length;
-  }
-
-  async *read(digest: Digest): AsyncGenerator<Buffer> {
-    const blob = this.blobs.get(digest);
-    if (!blob) throw notFound(digest);
-    yield blob.bytes;
-  }
-
-  async write(_lease: string, { digest, labels = {} }: NewBlob, from: (at: number) => AsyncIterable<Buffer>) {
-    if (this.failure) throw this.failure;
-    const chunks: Buffer[] = [];
-    for await (const chunk of from(0)) chunks.push(chunk);
-    const before = this.blobs.get(digest)?.labels;
-    this.blobs.set(digest, {
-      bytes: Buffer.concat(chunks),
-      labels: { ...before, ...labels },
-    });
-    this.leased.add(digest);
-  }
-
-  async held(): Promise<readonly Digest[]> {
-    return [...this.leased];
-  }
-
-  async letGo(_lease: string, digests: readonly Digest[]): Promise<void> {
-    for (const digest of digests) this.leased.delete(digest);
-  }
-
-  async collect(): Promise<void> {
-    const stays = new Set(this.leased);
-    for (const digest of stays)
-      for (const next of Object.values(this.blobs.get(digest)?.labels ?? {})) stays.add(next as Digest);
-    for (const digest of this.blobs.keys()) if (!stays.has(digest)) this.blobs.delete(digest);
-  }
-}
 
 interface TestImage {
   readonly resolved: ResolvedImage;
@@ -165,7 +120,7 @@ async function keepLayers(...texts: string[]): Promise<void> {
   for (const text of texts) {
     const path = join(directory, 'blob');
     await writeFile(path, text);
-    await kept.keepLayer({ digest: digestOf(text), sizeBytes: text.length }, path);
+    await kept.keepLayer({ digest: digestOf(text), sizeBytes: text.length }, digestOf(`tar of ${text}`), path);
   }
 }
 
@@ -264,10 +219,22 @@ test('a manifest is found while all its layers are there, and stays for who has 
   assert.equal(await kept.imageOf(one.image), undefined);
 });
 
+test('a layer is held for another image only if its own tar was found in it', async () => {
+  const end = kept.pulling();
+  await keepLayers('a', 'b');
+  const blob = { digest: digestOf('a'), sizeBytes: 1 };
+  assert.equal(await kept.holdLayer(blob, digestOf('tar of b')), false);
+  assert.equal(await kept.holdLayer({ digest: digestOf('c'), sizeBytes: 1 }, digestOf('tar of c')), false);
+  content.leased.clear();
+  assert.equal(await kept.holdLayer(blob, digestOf('tar of a')), true);
+  assert.deepEqual([...content.leased], [blob.digest]);
+  end();
+});
+
 test('what cannot be kept fails nothing', async () => {
   await writeFile(join(directory, 'short'), 'x');
-  await kept.keepLayer({ digest: digestOf('xy'), sizeBytes: 2 }, join(directory, 'short'));
-  await kept.keepLayer({ digest: digestOf('xy'), sizeBytes: 2 }, join(directory, 'none'));
+  const blob = { digest: digestOf('xy'), sizeBytes: 2 };
+  for (const name of ['short', 'none']) await kept.keepLayer(blob, digestOf('xy'), join(directory, name));
   assert.deepEqual([there(), warnings], [new Set(), []]);
   content.failure = new Error('the disk is full');
   await keepLayers('a');

@@ -1,17 +1,18 @@
 /**
- * Keeps pulled images in the content store of the supervisor as registries have them: documents and compressed layers,
- * byte for byte. A push then sends these. A lease holds what a reference named, an index or a manifest; labels lead
- * from there to the rest. An image works without any of this, so nothing here fails a pull.
+ * Keeps images in the content store of the supervisor as registries have them: documents and compressed layers, byte
+ * for byte. A push then sends these. A lease holds what a reference named, an index or a manifest; labels lead from
+ * there to the rest. An image works without any of this, so nothing here fails a pull.
  */
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
-import { isEngineError } from '../errors/engine-error.js';
+import { isEngineError, notFound } from '../errors/engine-error.js';
 import type { Content, NewBlob } from '../ports/content.js';
 import type { Image, ImageStore } from '../ports/images.js';
 import type { Logger } from '../ports/logger.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
+import { digestOf } from './client.js';
 import { type ImageManifest, parseManifest } from './manifest.js';
 import type { PushedBlob, WrittenManifest } from './manifest-writer.js';
 import type { ResolvedImage } from './resolve.js';
@@ -24,14 +25,14 @@ export interface KeptContentDeps {
   readonly log: Logger;
 }
 
-/** A manifest as it was pulled. All that it names is kept. */
+/** A manifest as it was pulled or made. All that it names is kept. */
 export interface KeptManifest extends WrittenManifest {
   readonly config: PushedBlob;
   /** The lowest one first. */
   readonly layers: readonly PushedBlob[];
 }
 
-/** An image as it was pulled. It stays until `close` is called. */
+/** An image as it was pulled or made. It stays until `close` is called. */
 export interface KeptImage {
   readonly manifest: KeptManifest;
   /** The index that its name stood for, or the manifest itself. */
@@ -45,6 +46,15 @@ export interface KeptImage {
   readonly close: () => void;
 }
 
+/** An image with the documents that it came with. */
+export interface WholeImage extends Pick<ResolvedImage, 'configDigest' | 'configBytes' | 'documents' | 'published'> {
+  readonly layers: readonly { readonly blob: { readonly digest: Digest } }[];
+}
+
+type LayerBlob = Pick<NewBlob, 'digest' | 'sizeBytes'>;
+
+/** The label with the digest of the tar in a blob, which other clients of the supervisor know too. */
+const DIFF_ID = 'containerd.io/uncompressed';
 /** Labels by which a blob refers to others, for the garbage collection of the supervisor. */
 const REFERENCE = 'containerd.io/gc.ref.content';
 /** Nothing larger was pulled as a manifest; another client of the supervisor may have brought anything. */
@@ -84,31 +94,113 @@ export class KeptContent {
     };
   }
 
-  /** Keeps the blob of a layer, which is in a file. */
-  async keepLayer(blob: NewBlob, path: string): Promise<void> {
+  /** Keeps the blob of a layer, which is in a file, if it can. @param diffId of the tar that was found in it. */
+  async keepLayer(blob: LayerBlob, diffId: Digest, path: string): Promise<void> {
     await this.#attempt(blob.digest, async () => {
       const { size } = await stat(path);
-      if (size === blob.sizeBytes)
-        await this.#deps.content.write(this.#deps.lease(), blob, (start) => createReadStream(path, { start }));
+      if (size === blob.sizeBytes) await this.writeLayer(blob, diffId, path);
     });
   }
 
-  /** Keeps the documents of an image, and its layers for as long as these. */
-  async keepImage({ configDigest, configBytes, layers, documents, published }: ResolvedImage): Promise<void> {
+  /** Does the same, and says when it cannot. @throws EngineError as the supervisor refuses it. */
+  writeLayer({ digest, sizeBytes }: LayerBlob, diffId: Digest, path: string): Promise<void> {
+    const blob = { digest, sizeBytes, labels: { [DIFF_ID]: diffId } };
+    return this.#deps.content.write(this.#deps.lease(), blob, (start) => createReadStream(path, { start }));
+  }
+
+  /**
+   * Holds the blob of a layer that is kept for an image, until it is let go. Resolves with false when it is there no
+   * more, and when nobody has found this tar in it: a manifest may name anything.
+   */
+  async holdLayer({ digest, sizeBytes }: LayerBlob, diffId: Digest): Promise<boolean> {
+    if ((await this.#deps.content.labelsOf(digest))[DIFF_ID] !== diffId) return false;
+    try {
+      await this.#deps.content.write(this.#deps.lease(), { digest, sizeBytes }, () => {
+        throw notFound(`the supervisor does not have ${digest} any more`);
+      });
+      return true;
+    } catch (error) {
+      if (isEngineError(error, 'not-found')) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Keeps the documents of an image, and its layers for as long as these. Resolves with the bytes of it that are kept;
+   * undefined when it cannot be kept.
+   */
+  async keepImage(image: WholeImage): Promise<number | undefined> {
+    const { configDigest, configBytes, documents, published } = image;
     const { target, manifests, own } = published;
-    const blobs = layers.map(({ blob }) => blob.digest);
+    const blobs = image.layers.map(({ blob }) => blob.digest);
     // The labels of other images of the same index stay.
     const position = manifests.findIndex(({ digest }) => digest === own);
     const entry = { [`${REFERENCE}.m.${position}`]: own };
-    const manifest = { [`${REFERENCE}.config`]: configDigest, ...Object.fromEntries(blobs.map(referenceTo)) };
-    await this.#attempt(target.digest, async () => {
+    return this.#attempt(target.digest, async () => {
       await this.#write(configDigest, configBytes, {});
       for (const { digest, bytes } of documents.toReversed())
-        await this.#write(digest, bytes, digest === own ? manifest : entry);
-      this.#targets.add(target.digest);
-      const rest = [configDigest, own, ...blobs].filter((digest) => !this.#targets.has(digest));
-      await this.#deps.content.letGo(this.#deps.lease(), rest);
+        await this.#write(digest, bytes, digest === own ? labelsOf(configDigest, blobs) : entry);
+      const bytes = await this.#bytesOf([own, configDigest, ...blobs]);
+      await this.#holdBy(target.digest, [configDigest, own, ...blobs]);
+      return bytes;
     });
+  }
+
+  /**
+   * Keeps the documents of an image that was made here, whose layers are held. All of it stays until `close` is called,
+   * and then while there is an image of it. @throws EngineError as the supervisor refuses it.
+   */
+  async keepMade(
+    { digest, bytes }: WrittenManifest,
+    config: Buffer,
+    layers: readonly PushedBlob[],
+  ): Promise<{ readonly contentBytes: number; readonly close: () => void }> {
+    const configDigest = digestOf(config);
+    const blobs = layers.map((blob) => blob.digest);
+    const close = this.#pin(digest);
+    try {
+      await this.#write(configDigest, config, {});
+      await this.#write(digest, bytes, labelsOf(configDigest, blobs));
+      const contentBytes = await this.#bytesOf([digest, configDigest, ...blobs]);
+      await this.#holdBy(digest, [configDigest, ...blobs]);
+      return { contentBytes, close };
+    } catch (error) {
+      close();
+      throw error;
+    }
+  }
+
+  /** Lets a document alone hold what its labels lead to. */
+  async #holdBy(target: Digest, parts: readonly Digest[]): Promise<void> {
+    this.#targets.add(target);
+    // Another image that is coming may need a part before its own document is there.
+    if (this.#pulls > 1) return;
+    const rest = parts.filter((digest) => !this.#targets.has(digest));
+    await this.#deps.content.letGo(this.#deps.lease(), rest);
+  }
+
+  /** Returns the size of those blobs together that are there. */
+  async #bytesOf(digests: readonly Digest[]): Promise<number> {
+    const sizes = await Promise.all([...new Set(digests)].map((digest) => this.#deps.content.sizeOf(digest)));
+    return sizes.reduce<number>((sum, size) => sum + (size ?? 0), 0);
+  }
+
+  /** True when the document is kept that an image came with or got here. */
+  has({ published }: Pick<Image, 'published'>): boolean {
+    return published !== undefined && this.#targets.has(published.target.digest);
+  }
+
+  /** Returns the bytes that are kept of an image; undefined when nothing is. */
+  contentBytes(image: Pick<Image, 'published'>): number | undefined {
+    return this.has(image) ? image.published?.contentBytes : undefined;
+  }
+
+  /** Returns the kept layers of an image, the lowest one first, if all of it is kept. */
+  async layersOf(image: Pick<Image, 'published'>): Promise<readonly PushedBlob[] | undefined> {
+    const { published } = image;
+    if (published === undefined || !this.has(image)) return undefined;
+    const type = published.manifests.find(({ digest }) => digest === published.own)?.mediaType;
+    return (await this.#manifest(published.own, type))?.layers;
   }
 
   /** Returns an image, if its manifest and all that this names are kept. */
@@ -116,7 +208,7 @@ export class KeptContent {
     configDigest,
     published,
   }: Pick<Image, 'configDigest' | 'published'>): Promise<KeptImage | undefined> {
-    if (published === undefined || !this.#targets.has(published.target.digest)) return undefined;
+    if (published === undefined || !this.has({ published })) return undefined;
     const { target, manifests, own } = published;
     const close = this.#pin(target.digest);
     const open = (digest: Digest): AsyncIterable<Buffer> => this.open(digest);
@@ -191,13 +283,14 @@ export class KeptContent {
     });
   }
 
-  async #attempt(digest: Digest, work: () => Promise<void>): Promise<void> {
+  async #attempt<T>(digest: Digest, work: () => Promise<T>): Promise<T | undefined> {
     try {
-      await work();
+      return await work();
     } catch (error) {
       // The file is missing where the disk was too full for it.
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
-      this.#deps.log.warn({ err: error, digest }, 'not kept as it was pulled');
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+        this.#deps.log.warn({ err: error, digest }, 'not kept as it was pulled');
+      return undefined;
     }
   }
 
@@ -245,4 +338,8 @@ function imageManifest(bytes: Buffer, type: string | undefined, digest: Digest):
   }
 }
 
-const referenceTo = (digest: Digest, index: number): [string, Digest] => [`${REFERENCE}.l.${index}`, digest];
+/** Returns the labels of the manifest of an image. */
+function labelsOf(config: Digest, layers: readonly Digest[]): Record<string, Digest> {
+  const references = layers.map((digest, index) => [`${REFERENCE}.l.${index}`, digest] as const);
+  return { [`${REFERENCE}.config`]: config, ...Object.fromEntries(references) };
+}

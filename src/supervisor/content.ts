@@ -9,6 +9,7 @@ import { fromGrpc, isTaken } from './grpc-error.js';
 import { ContainerdLeases } from './leases.js';
 import {
   Content as ContentService,
+  type Info,
   WriteAction,
   WriteContentRequestSchema,
   type WriteContentResponse,
@@ -32,9 +33,17 @@ export class ContainerdContent implements Content {
   }
 
   async sizeOf(digest: Digest): Promise<number | undefined> {
+    const info = await this.#find(digest);
+    return info && Number(info.size);
+  }
+
+  async labelsOf(digest: Digest): Promise<Readonly<Record<string, string>>> {
+    return (await this.#find(digest))?.labels ?? {};
+  }
+
+  async #find(digest: Digest): Promise<Info | undefined> {
     try {
-      const { info } = await this.#service.info({ digest });
-      return Number(info?.size ?? 0);
+      return (await this.#service.info({ digest })).info;
     } catch (error) {
       if (isEngineError(error, 'not-found')) return undefined;
       throw error;

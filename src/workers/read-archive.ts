@@ -4,6 +4,7 @@
  * all is there, the small files say what images there are. Nothing is written twice.
  */
 import { createHash, type Hash } from 'node:crypto';
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import type { MessagePort } from 'node:worker_threads';
 import { cancelled, invalid } from '../errors/engine-error.js';
 import type { ArchiveContents, ArchivedLayer } from '../images/archive/contents.js';
@@ -28,6 +29,8 @@ export interface ArchivePlace {
   readonly diffDir: string;
   readonly tarSplitPath: string;
   readonly idMaps?: IdMaps | undefined;
+  /** The file that gets the bytes of the layer as they are in the archive; undefined: nobody wants them. */
+  readonly blobPath?: string | undefined;
 }
 
 export interface ReadArchiveInput {
@@ -251,6 +254,7 @@ class LayerSink {
   #failure: Outcome | undefined;
   #isCompressed = false;
   readonly #compressedHash = createHash('sha256');
+  readonly #blob: BlobCopy | undefined;
 
   constructor(
     private readonly path: string,
@@ -259,7 +263,8 @@ class LayerSink {
     private readonly place: ArchivePlace,
     maxTarBytes: number,
   ) {
-    const { diffDir, tarSplitPath, idMaps } = place;
+    const { diffDir, tarSplitPath, idMaps, blobPath } = place;
+    if (blobPath !== undefined) this.#blob = new BlobCopy(blobPath);
     this.#extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes, idMaps });
     this.#decompressor = createDecompressor((chunk) => {
       this.#tarHash.update(chunk);
@@ -276,6 +281,7 @@ class LayerSink {
     if (this.#isCompressed) this.#compressedHash.update(chunk);
     this.link.progress(this.path, this.#bytes, this.totalBytes);
     if (this.#failure) return;
+    this.#blob?.write(chunk);
     try {
       await this.#decompressor.write(chunk);
     } catch (error) {
@@ -299,10 +305,12 @@ class LayerSink {
     } catch (error) {
       result = this.#fail(error);
     }
-    return { path, place: place.index, blobDigest: blobDigest ?? 'sha256:', result };
+    this.#blob?.close();
+    return { path, place: place.index, blobDigest: blobDigest ?? 'sha256:', blobBytes: this.#bytes, result };
   }
 
   close(): void {
+    this.#blob?.close();
     this.#decompressor.destroy();
     this.#extractor.abort();
   }
@@ -310,6 +318,34 @@ class LayerSink {
   #fail(error: unknown): Outcome {
     this.close();
     return (this.#failure ??= failure(error));
+  }
+}
+
+/** A file that gets what it is given; when it cannot be written, it goes, because an image works without it. */
+class BlobCopy {
+  #fd: number | undefined;
+
+  constructor(private readonly path: string) {
+    try {
+      this.#fd = openSync(path, 'wx', 0o600);
+    } catch {
+      // There is no file then.
+    }
+  }
+
+  write(chunk: Buffer): void {
+    if (this.#fd === undefined) return;
+    try {
+      for (let at = 0; at < chunk.length;) at += writeSync(this.#fd, chunk, at);
+    } catch {
+      this.close();
+      rmSync(this.path, { force: true });
+    }
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = undefined;
   }
 }
 

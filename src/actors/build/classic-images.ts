@@ -69,7 +69,7 @@ export class ClassicImages {
       rootfs: { type: 'layers', diff_ids: [...next.diffIds] },
       history: [...next.history],
     };
-    const image = await this.images.create(
+    const image = await this.images.createMade(
       Buffer.from(JSON.stringify(document)),
       state.image === undefined ? {} : { parent: state.image },
     );

@@ -63,13 +63,13 @@ export class LayerTransfers {
 
   async #run(input: LayerInput, before: Promise<void> | undefined, signal: AbortSignal): Promise<void> {
     const { layers, partials, kept, pulled } = this.#deps;
-    const { chainId, blob } = input.layer;
+    const { chainId, diffId, blob } = input.layer;
     if (before) await settledOrLate(before, signal);
     const claim = await partials.claim(blob.digest, blob.sizeBytes);
     let keeping: Promise<void> | undefined;
     try {
       const fetched = await this.#fetch(input, claim, signal);
-      keeping = claim && kept?.keepLayer(blob, claim.place.path);
+      keeping = claim && kept?.keepLayer(blob, diffId, claim.place.path);
       await this.#commit(input, fetched, signal);
     } catch (error) {
       await keeping;

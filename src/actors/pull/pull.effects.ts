@@ -204,8 +204,8 @@ export class PullWork implements PullEffects {
       progress.say(`Digest: ${image.digest}`);
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
       if (isNews) progress.renewed();
-      await images.setPublished(stored.id, image.published);
-      await kept?.keepImage(image);
+      const contentBytes = await kept?.keepImage(image);
+      await images.setPublished(stored.id, { ...image.published, ...(contentBytes !== undefined && { contentBytes }) });
       // Where it is the ID, each name has this digest.
       if (image.digest !== stored.id || reference.digest !== undefined)
         await images.addDigest(`${repository}@${image.digest}`, stored.id);

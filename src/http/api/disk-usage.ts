@@ -7,12 +7,14 @@ import type { FileImageStore } from '../../images/store.js';
 import type { Digest } from '../../ports/storage.js';
 import type { AtLeast } from './at-least.js';
 import { listItemJson, type ViewContext } from './container-view.js';
+import type { ContentBytes } from './image-manifests.js';
 import { summaryJson } from './images.js';
 import { volumeView, type VolumeInfo } from './volume-view.js';
 
 /** The owners of bytes on the disk. */
 export interface DiskUsageSources {
   readonly images: FileImageStore;
+  readonly contentBytes: ContentBytes;
   readonly containers: { list(): readonly ContainerRecord[] };
   readonly view: ViewContext;
   readonly volumes: { list(): readonly VolumeInfo[] };
@@ -47,7 +49,7 @@ export function diskUsageJson(
  * Sizes are those on the disk, so that what images share and have alone sums up to `LayersSize`, except for records.
  */
 function imagesJson(
-  { images, containers }: DiskUsageSources,
+  { images, containers, contentBytes }: DiskUsageSources,
   { layers }: DiskUsage,
   atLeast: AtLeast,
 ): readonly unknown[] {
@@ -60,7 +62,8 @@ function imagesJson(
   return all
     .filter((image) => image.repoTags.length > 0 || image.repoDigests.length > 0 || !parents.has(image.id))
     .map((image) => {
-      let size = 0;
+      const content = contentBytes(image);
+      let size = content ?? 0;
       let shared = 0;
       for (const layer of chains.get(image.id) ?? []) {
         const bytes = layers.get(layer) ?? 0;
@@ -70,7 +73,7 @@ function imagesJson(
       const { repoTags, repoDigests } = image;
       const summary = summaryJson(
         { image, repoTags, repoDigests },
-        { containers: users.get(image.id) ?? 0, sharedSize: shared, manifests: undefined },
+        { containers: users.get(image.id) ?? 0, sharedSize: shared, manifests: undefined, contentBytes: content },
         atLeast,
       );
       return {

@@ -9,9 +9,12 @@ import type { Digest } from '../../ports/storage.js';
 
 type Json = Readonly<Record<string, unknown>>;
 
+/** Returns the bytes of an image that are kept as registries have it; undefined: only its configuration is. */
+export type ContentBytes = (image: Image) => number | undefined;
+
 /**
- * Lists the manifests of images that are here. `Content` counts the bytes that are kept as they came, which is the
- * configuration: layers are kept as files, which `Unpacked` counts.
+ * Lists the manifests of images that are here. `Content` counts the bytes that are kept as they came; the files of
+ * layers are kept in any case, and `Unpacked` counts them.
  */
 export class ImageManifests {
   /** The images that are here, by the digest of their manifest: an index may have several of them. */
@@ -21,6 +24,7 @@ export class ImageManifests {
   constructor(
     images: readonly Image[],
     private readonly users: (id: Digest) => readonly ImageUser[],
+    private readonly contentBytes: ContentBytes,
   ) {
     this.#byManifest = new Map(images.flatMap((image) => (image.published ? [[image.published.own, image]] : [])));
   }
@@ -33,7 +37,7 @@ export class ImageManifests {
     return (image.published?.manifests ?? []).map((descriptor) => {
       const attested = attestedBy(descriptor);
       if (attested !== undefined)
-        return { ...about(descriptor, undefined), Kind: 'attestation', AttestationData: { For: attested } };
+        return { ...this.#about(descriptor, undefined), Kind: 'attestation', AttestationData: { For: attested } };
       return this.#item(
         descriptor,
         descriptor.digest === image.published?.own ? image : this.#byManifest.get(descriptor.digest),
@@ -43,25 +47,26 @@ export class ImageManifests {
 
   #item(descriptor: OciDescriptor, image: Image | undefined): Json {
     const platform = descriptor.platform ?? (image && platformOf(image));
-    if (platform === undefined || platform.os === 'unknown') return { ...about(descriptor, image), Kind: 'unknown' };
+    if (platform === undefined || platform.os === 'unknown')
+      return { ...this.#about(descriptor, image), Kind: 'unknown' };
     const containers = image ? this.users(image.id).map(({ id }) => id) : [];
     return {
-      ...about(descriptor, image),
+      ...this.#about(descriptor, image),
       Kind: 'image',
       ImageData: { Platform: platform, Containers: containers, Size: { Unpacked: image?.sizeBytes ?? 0 } },
     };
   }
-}
 
-/** Renders the members that every kind of manifest has. @param image the image of this manifest, if it is here. */
-function about(descriptor: OciDescriptor, image: Image | undefined): Json {
-  const content = image?.configSizeBytes ?? 0;
-  return {
-    ID: descriptor.digest,
-    Descriptor: descriptor,
-    Available: image !== undefined,
-    Size: { Total: content + (image?.sizeBytes ?? 0), Content: content },
-  };
+  /** Renders the members that every kind of manifest has. @param image the image of this manifest, if it is here. */
+  #about(descriptor: OciDescriptor, image: Image | undefined): Json {
+    const content = image === undefined ? 0 : (this.contentBytes(image) ?? image.configSizeBytes);
+    return {
+      ID: descriptor.digest,
+      Descriptor: descriptor,
+      Available: image !== undefined,
+      Size: { Total: content + (image?.sizeBytes ?? 0), Content: content },
+    };
+  }
 }
 
 /** Returns the digest of the manifest that an attestation of BuildKit is about. */

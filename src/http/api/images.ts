@@ -41,20 +41,26 @@ export function decodePrune(filters: Filters, nowMs: number): PruneSelection {
   };
 }
 
-/** Renders one element of GET /images/json. @param containers, sharedSize, manifests undefined: not asked for. */
+/**
+ * Renders one element of GET /images/json. @param containers, sharedSize, manifests undefined: not asked for.
+ * @param contentBytes is the size of what is kept as registries have it, beside the files; undefined: nothing is.
+ */
 export function summaryJson(
   { image, repoTags, repoDigests }: SelectedImage,
   {
     containers,
     sharedSize,
     manifests,
+    contentBytes = 0,
   }: {
     readonly containers: number | undefined;
     readonly sharedSize: number | undefined;
     readonly manifests: readonly object[] | undefined;
+    readonly contentBytes: number | undefined;
   },
   atLeast: AtLeast,
 ): Readonly<Record<string, unknown>> {
+  const size = image.sizeBytes + contentBytes;
   const hidesNone = atLeast(1, 43) || repoTags.length + repoDigests.length > 0;
   return {
     Containers: containers ?? -1,
@@ -67,8 +73,8 @@ export function summaryJson(
     RepoDigests: hidesNone ? repoDigests : ['<none>@<none>'],
     RepoTags: hidesNone ? repoTags : ['<none>:<none>'],
     SharedSize: sharedSize ?? -1,
-    Size: image.sizeBytes,
-    ...(atLeast(1, 44) ? {} : { VirtualSize: image.sizeBytes }),
+    Size: size,
+    ...(atLeast(1, 44) ? {} : { VirtualSize: size }),
   };
 }
 
@@ -104,11 +110,20 @@ function descriptorJson({ published }: Image, atLeast: AtLeast): { readonly Desc
 
 const ZERO_TIME = '0001-01-01T00:00:00Z';
 
-/** Renders GET /images/{name}/json. @param manifests undefined: not asked for. */
+interface ShownParts {
+  readonly graphDriver: { readonly Name: string; readonly Data: Readonly<Record<string, string>> | null };
+  readonly manifests: readonly object[] | undefined;
+  /** In bytes. */
+  readonly size: number;
+}
+
+/**
+ * Renders GET /images/{name}/json. @param manifests undefined: not asked for. @param size of what is kept as registries
+ * have it, or else of the files.
+ */
 export function inspectJson(
   image: Image,
-  graphDriver: { readonly Name: string; readonly Data: Readonly<Record<string, string>> | null },
-  manifests: readonly object[] | undefined,
+  { graphDriver, manifests, size }: ShownParts,
   atLeast: AtLeast,
 ): Readonly<Record<string, unknown>> {
   const { config } = image;
@@ -133,8 +148,8 @@ export function inspectJson(
     ...(config.variant ? { Variant: config.variant } : {}),
     Os: config.os,
     ...(config['os.version'] ? { OsVersion: config['os.version'] } : {}),
-    Size: image.sizeBytes,
-    ...(atLeast(1, 44) ? {} : { VirtualSize: image.sizeBytes }),
+    Size: size,
+    ...(atLeast(1, 44) ? {} : { VirtualSize: size }),
     GraphDriver: graphDriver,
     RootFS: { Type: 'layers', Layers: config.rootfs.diff_ids },
     Metadata: { LastTagTime: image.lastTagTime ?? ZERO_TIME },

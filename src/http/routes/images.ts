@@ -32,7 +32,7 @@ import { hostPlatform, parsePlatform, type Platform } from '../../registry/platf
 import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
 import { encodeProgress, TYPED_PROGRESS } from '../api/progress.js';
-import { ImageManifests } from '../api/image-manifests.js';
+import { type ContentBytes, ImageManifests } from '../api/image-manifests.js';
 import {
   decodeCommitConfig,
   decodePrune,
@@ -79,6 +79,7 @@ export interface ImageRouteDeps {
   readonly containers: CommitSources;
   readonly importer: (request: ImportRequest) => Promise<Image>;
   readonly layerBytes: PruneDeps['layerBytes'];
+  readonly contentBytes: ContentBytes;
   /** Architecture of images that are not made from another one: `amd64`. */
   readonly architecture: string;
 }
@@ -154,7 +155,8 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
   ];
 }
 
-function listImages(x: Exchange, { images, layers, users, countUsers }: ImageRouteDeps): void {
+function listImages(x: Exchange, deps: ImageRouteDeps): void {
+  const { images, layers, users, countUsers, contentBytes } = deps;
   const filters = x.query.text('filters');
   const selection = decodeSelection(parseFilters(filters), x.query.flag('all'), Date.now());
   const legacy = x.atLeast(1, 41) ? '' : x.query.text('filter');
@@ -164,7 +166,7 @@ function listImages(x: Exchange, { images, layers, users, countUsers }: ImageRou
   );
   const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
   const manifestsOf =
-    x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users) : undefined;
+    x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users, contentBytes) : undefined;
   const counts = x.atLeast(1, 51) ? countUsers() : undefined;
   const items = selected.map((one) => {
     const { image } = one;
@@ -172,13 +174,14 @@ function listImages(x: Exchange, { images, layers, users, countUsers }: ImageRou
       containers: counts && (counts.get(image.id) ?? 0),
       sharedSize: shared?.get(image.id),
       manifests: manifestsOf?.of(image),
+      contentBytes: contentBytes(image),
     };
     return summaryJson(one, figures, (major, minor) => x.atLeast(major, minor));
   });
   x.sendJson(200, items);
 }
 
-function inspectImage(x: Exchange, { images, layers, users }: ImageRouteDeps): void {
+function inspectImage(x: Exchange, { images, layers, users, contentBytes }: ImageRouteDeps): void {
   const platform = x.query.text('platform');
   const withManifests = x.atLeast(1, 48) && x.query.flag('manifests');
   if (platform !== '' && withManifests) {
@@ -191,12 +194,19 @@ function inspectImage(x: Exchange, { images, layers, users }: ImageRouteDeps): v
   // Compose 1 speaks the newest version that it is offered, but cannot recreate a container without members that went
   // with 1.45.
   const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
-  const driver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
-  const manifests = withManifests ? new ImageManifests(images.list(), users).of(image) : undefined;
+  const graphDriver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
+  const manifests = withManifests ? new ImageManifests(images.list(), users, contentBytes).of(image) : undefined;
+  const parts = { graphDriver, manifests, size: sizeOf(image, contentBytes(image)) };
   x.sendJson(
     200,
-    inspectJson(image, driver, manifests, (major, minor) => x.atLeast(major, minor) && !isCompose1),
+    inspectJson(image, parts, (major, minor) => x.atLeast(major, minor) && !isCompose1),
   );
+}
+
+/** Returns the size of an image alone: of all that is kept as registries have it, or else of its files. */
+function sizeOf({ sizeBytes, published }: Image, contentBytes: number | undefined): number {
+  if (contentBytes === undefined) return sizeBytes;
+  return contentBytes + (published && published.target.digest !== published.own ? published.target.size : 0);
 }
 
 async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {

@@ -9,6 +9,7 @@ export interface ArchivedLayer {
   readonly place: number;
   /** Digest of the file as it is in the archive. */
   readonly blobDigest: Digest;
+  readonly blobBytes: number;
   /** An UnpackedTar, or the failure of unpacking, which matters only when a manifest names the layer. */
   readonly result: Outcome;
 }

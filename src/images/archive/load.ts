@@ -4,6 +4,7 @@ import { type Outcome, unwrap } from '../../workers/outcome.js';
 import { dataLoss, internal, invalid } from '../../errors/engine-error.js';
 import type { Image, ImageHistory } from '../../ports/images.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
+import type { KeptContent } from '../../registry/kept-content.js';
 import type { Platform } from '../../registry/platform.js';
 import type { UnpackedTar } from '../../storage/tasks/unpack-tar.js';
 import { chainId } from '../../ports/chain-id.js';
@@ -17,6 +18,8 @@ import { type ReceiveDeps, type ReceivedArchive, receiveArchive } from './receiv
 export interface LoadDeps extends ReceiveDeps {
   readonly images: FileImageStore;
   readonly emit: ImageEmit;
+  /** Gets images as the archive has them; undefined: they are not kept so. With it goes `blobDir`. */
+  readonly kept?: Pick<KeptContent, 'pulling' | 'keepLayer' | 'keepImage'> | undefined;
 }
 
 export interface LoadRequest {
@@ -47,6 +50,7 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
    * them.
    */
   const retained: Digest[] = [];
+  const end = deps.kept?.pulling();
   try {
     const plans = archive.images;
     const loader = new Loader(deps, archive, retained);
@@ -64,6 +68,7 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
   } finally {
     for (const layer of retained.toReversed()) await layers.release(layer);
     await archive.staged.discard();
+    end?.();
   }
 }
 
@@ -98,6 +103,10 @@ function nameOfLayer(path: string): string {
   return /[0-9a-f]{64}/.exec(place.slice(place.lastIndexOf('/') + 1))?.[0] ?? path.slice(path.lastIndexOf('/') + 1);
 }
 
+function bufferOf(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+}
+
 class Loader {
   readonly #deps: LoadDeps;
   /** The chain ID of each layer that was committed already, because the same file may be needed in another place. */
@@ -111,10 +120,8 @@ class Loader {
     this.#deps = deps;
   }
 
-  async load(
-    { configDigest, configBytes, diffIds, layers: found, names, published }: PlannedImage,
-    say: (line: string) => void,
-  ): Promise<Digest> {
+  async load(plan: PlannedImage, say: (line: string) => void): Promise<Digest> {
+    const { configDigest, diffIds, layers: found, names, published } = plan;
     const { images, layers, emit } = this.#deps;
     const letGo = images.holdComing(configDigest, published);
     try {
@@ -126,15 +133,39 @@ class Loader {
         this.retained.push(chain);
         below = chain;
       }
-      const bytes = Buffer.from(configBytes.buffer, configBytes.byteOffset, configBytes.length);
-      const image = await images.create(bytes, { published });
+      const image = await images.create(bufferOf(plan.configBytes), { published });
       if (published) await images.describe(image.id, published);
+      await this.#keep(plan, image);
       if (names.length > 0) await this.#name(names, image, say);
       emit('load', image.id, eventAttributes(image, image.id));
       return image.id;
     } finally {
       letGo();
     }
+  }
+
+  /** Keeps an image as the archive has it, if its ID is of that, and its manifest has the layers of the image. */
+  async #keep(plan: PlannedImage, { id }: Image): Promise<void> {
+    const { configDigest, configBytes, diffIds, published, parts } = plan;
+    const { kept, images } = this.#deps;
+    if (!kept || !published || !parts || (id !== published.target.digest && id !== published.own)) return;
+    const layers = plan.layers.flatMap((found) => (found.ok ? (found.value as ArchivedLayer) : []));
+    const isSame = ({ result, blobDigest }: ArchivedLayer, at: number): boolean =>
+      result.ok && (result.value as UnpackedTar).diffId === diffIds[at] && blobDigest === parts.blobs[at];
+    if (layers.length !== parts.blobs.length || !layers.every(isSame)) return;
+    for (const { place, blobDigest: digest, blobBytes: sizeBytes, result } of layers) {
+      const path = this.archive.staged.blobPath(place);
+      const { diffId } = unwrap(result) as UnpackedTar;
+      if (path !== undefined) await kept.keepLayer({ digest, sizeBytes }, diffId, path);
+    }
+    const contentBytes = await kept.keepImage({
+      configDigest,
+      configBytes: bufferOf(configBytes),
+      layers: parts.blobs.map((digest) => ({ blob: { digest } })),
+      documents: parts.documents.map(({ digest, bytes }) => ({ digest, bytes: bufferOf(bytes) })),
+      published,
+    });
+    if (contentBytes !== undefined) await images.setPublished(id, { ...published, contentBytes });
   }
 
   async #commit(

@@ -7,7 +7,7 @@ import type { ImageConfigDocument } from '../../ports/images.js';
 import type { PublishedImage } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 import { bestManifest, canRun, formatPlatform, type Platform } from '../../registry/platform.js';
-import { type IndexManifest, parseManifest, publishedAs } from '../../registry/manifest.js';
+import { type ImageManifest, parseManifest, publishedAs } from '../../registry/manifest.js';
 import { failure, type Outcome } from '../../workers/outcome.js';
 import { isDigest, parseReference, withDefaultTag } from '../reference.js';
 import { type ArchiveFiles, badArchive as bad } from './files.js';
@@ -26,6 +26,16 @@ export interface PlannedImage {
   readonly parent: Digest | undefined;
   /** Undefined when the archive is of the old layout, which has no manifests. */
   readonly published: PublishedImage | undefined;
+  /** The parts to keep; undefined too for an index in an index, which can only be kept as a whole. */
+  readonly parts: ArchivedParts | undefined;
+}
+
+/** An image in an archive as registries have it. */
+export interface ArchivedParts {
+  /** The document that the archive names, and the manifest of the image where that is another one. */
+  readonly documents: readonly { readonly digest: Digest; readonly bytes: Uint8Array }[];
+  /** The layers that this manifest names, the lowest one first. */
+  readonly blobs: readonly Digest[];
 }
 
 /** An image as the manifest describes it, with the parsed configuration. */
@@ -37,6 +47,7 @@ interface Draft {
   readonly names: readonly string[];
   readonly parent: Digest | undefined;
   readonly published: PublishedImage | undefined;
+  readonly parts: ArchivedParts | undefined;
 }
 
 const MAX_INDEX_DEPTH = 8;
@@ -74,12 +85,12 @@ export function planLoad(files: ArchiveFiles, platform: Platform | undefined, ho
 }
 
 function planned(files: ArchiveFiles, draft: Draft): PlannedImage {
-  const { configPath, config, layers, names, parent, published } = draft;
+  const { configPath, config, layers, names, parent, published, parts } = draft;
   const [configBytes, configDigest] = [files.document(configPath), files.digest(configPath)];
   if (!configBytes || !configDigest) throw bad(`the archive has no configuration ${JSON.stringify(configPath)}`);
   const diffIds = config.rootfs?.diff_ids ?? [];
   const places = layers.map((path) => found(files, path));
-  return { configDigest, configBytes, diffIds, layers: places, names, parent, published };
+  return { configDigest, configBytes, diffIds, layers: places, names, parent, published, parts };
 }
 
 function found(files: ArchiveFiles, path: string): Outcome {
@@ -149,7 +160,7 @@ class Configurations {
     const count = config.rootfs?.diff_ids?.length ?? 0;
     if (layers.length !== count)
       throw bad(`invalid manifest, layers length mismatch: expected ${count}, got ${layers.length}`);
-    return { configPath, config, layers, names: [], parent: undefined, published: undefined };
+    return { configPath, config, layers, names: [], parent: undefined, published: undefined, parts: undefined };
   }
 
   #parse(path: string): ImageConfigDocument {
@@ -205,7 +216,7 @@ function parsed(bytes: Buffer, name: string): ReturnType<typeof parseManifest> {
   }
 }
 
-type Manifest = ReturnType<typeof parseManifest> & { readonly sizeBytes: number };
+type Manifest = ReturnType<typeof parseManifest> & { readonly bytes: Buffer };
 
 /** Reads manifests and indexes, each only once, even if several indexes name it. */
 class Manifests {
@@ -219,7 +230,7 @@ class Manifests {
     if (!bytes) throw bad(`the archive has no blob ${digest}`);
     const manifest = this.#parsed.get(digest) ?? {
       ...parsed(bytes, `manifest ${digest}`),
-      sizeBytes: bytes.length,
+      bytes,
     };
     this.#parsed.set(digest, manifest);
     return manifest;
@@ -240,15 +251,19 @@ class Manifests {
 }
 
 function imageAt(manifests: Manifests, configs: Configurations, digest: Digest, platform: Platform): Draft | undefined {
-  const target = { digest, sizeBytes: manifests.at(digest).sizeBytes };
+  const target = { digest, bytes: manifests.at(digest).bytes };
   let own = digest;
-  let index: IndexManifest | undefined;
+  let index: Manifest | undefined;
   for (let depth = 0; depth <= MAX_INDEX_DEPTH; depth++) {
     const manifest = manifests.at(own);
     if (manifest.kind === 'image') {
       const layers = manifest.layers.map((layer) => blobPath(layer.digest));
       const draft = configs.draft(blobPath(manifest.config.digest), layers);
-      return { ...draft, published: publishedAs(target, index ?? manifest, own) };
+      return {
+        ...draft,
+        ...cameAs(target, index ?? manifest, { ...manifest, digest: own }),
+        ...(depth > 1 && NO_PARTS),
+      };
     }
     const best = bestManifest(manifest.manifests, platform);
     if (!best) return undefined;
@@ -262,19 +277,40 @@ function imageAt(manifests: Manifests, configs: Configurations, digest: Digest, 
 function described(files: ArchiveFiles, drafts: readonly Draft[]): Draft[] {
   const bytes = files.document('index.json');
   const manifests = new Manifests(files);
-  const published = new Map<Digest, PublishedImage>();
+  const came = new Map<Digest, Came>();
   for (const { digest } of bytes === undefined ? [] : entriesOf(bytes)) {
     const target = manifests.find(digest);
     for (const { digest: own } of target?.kind === 'index' ? target.manifests : [{ digest }]) {
       const manifest = manifests.find(own);
       if (target && manifest?.kind === 'image')
-        published.set(manifest.config.digest, publishedAs({ digest, sizeBytes: target.sizeBytes }, target, own));
+        came.set(manifest.config.digest, cameAs({ digest, bytes: target.bytes }, target, { ...manifest, digest: own }));
     }
   }
   return drafts.map((draft) => {
     const id = files.digest(draft.configPath);
-    return { ...draft, published: id && published.get(id) };
+    return { ...draft, ...(id && came.get(id)) };
   });
+}
+
+type Came = Pick<Draft, 'published' | 'parts'>;
+
+const NO_PARTS = { parts: undefined };
+
+/** @param index has the manifest, or is it. */
+function cameAs(
+  target: ArchivedParts['documents'][number],
+  index: Manifest,
+  own: ImageManifest & { readonly bytes: Buffer; readonly digest: Digest },
+): Came {
+  const document = { digest: own.digest, bytes: own.bytes };
+  const named = { digest: target.digest, sizeBytes: target.bytes.length };
+  return {
+    published: publishedAs(named, index, own.digest),
+    parts: {
+      documents: own.digest === target.digest ? [target] : [target, document],
+      blobs: own.layers.map(({ digest }) => digest),
+    },
+  };
 }
 
 /** Returns the entries of an index; none when it is not an index, because some tools write attestations there. */

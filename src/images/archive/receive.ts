@@ -16,6 +16,8 @@ export interface ReceiveDeps {
   readonly pool: WorkerPool;
   /** A directory on the file system of the layers. */
   readonly dataRoot: string;
+  /** A directory for the files of layers as they are in the archive; undefined: nobody wants them. */
+  readonly blobDir?: string | undefined;
 }
 
 export interface ReceiveRequest {
@@ -38,14 +40,14 @@ export interface ReceivedArchive {
  * that are no archive, `data-loss` for a damaged one, `cancelled` when the signal aborts; nothing is left then.
  */
 export async function receiveArchive(
-  { layers, pool, dataRoot }: ReceiveDeps,
+  { layers, pool, dataRoot, blobDir }: ReceiveDeps,
   { source, platform, signal }: ReceiveRequest,
   onProgress: ReceiveProgress,
 ): Promise<ReceivedArchive> {
   const { port1: near, port2: far } = new MessageChannel();
   const order = (message: ArchiveOrder, transfer: ArrayBuffer[] = []): void => near.postMessage(message, transfer);
   const feed = new ChunkFeed(order);
-  const staged = new StagedPlaces(layers);
+  const staged = await StagedPlaces.open(layers, blobDir);
   near.on('message', (report: ArchiveReport) => {
     if (report.type === 'taken') feed.taken();
     else if (report.type === 'progress') onProgress(report.path, report.bytes, report.totalBytes);

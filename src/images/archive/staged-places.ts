@@ -1,7 +1,9 @@
 /** Stages the layers of an archive: the worker that reads it asks for a place for each. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { LayerStore, StagedLayer } from '../../ports/storage.js';
 import { failure } from '../../workers/outcome.js';
-import type { ArchiveOrder } from '../../workers/read-archive.js';
+import type { ArchiveOrder, ArchivePlace } from '../../workers/read-archive.js';
 
 export class StagedPlaces {
   readonly #layers: LayerStore;
@@ -9,8 +11,21 @@ export class StagedPlaces {
   readonly #making = new Set<Promise<void>>();
   #count = 0;
 
-  constructor(layers: LayerStore) {
+  private constructor(
+    layers: LayerStore,
+    private readonly blobDir: string | undefined,
+  ) {
     this.#layers = layers;
+  }
+
+  /** @param tmpDir gets the files of layers as they are in the archive; undefined: they are not kept. */
+  static async open(layers: LayerStore, tmpDir: string | undefined): Promise<StagedPlaces> {
+    return new StagedPlaces(layers, tmpDir === undefined ? undefined : await mkdtemp(join(tmpDir, 'load-')));
+  }
+
+  /** Returns the file of a layer as it is in the archive, which may be missing. */
+  blobPath(index: number): string | undefined {
+    return this.blobDir === undefined ? undefined : join(this.blobDir, String(index));
   }
 
   /** Stages a layer and tells the worker its place, or why there is none. */
@@ -25,7 +40,8 @@ export class StagedPlaces {
       const { diffDir, tarSplitPath, idMaps } = layer;
       const index = this.#count++;
       this.#staged.set(index, layer);
-      order({ type: 'place', place: { ok: true, value: { index, diffDir, tarSplitPath, idMaps } } });
+      const value: ArchivePlace = { index, diffDir, tarSplitPath, idMaps, blobPath: this.blobPath(index) };
+      order({ type: 'place', place: { ok: true, value } });
     } catch (error) {
       order({ type: 'place', place: failure(error) });
     }
@@ -43,10 +59,11 @@ export class StagedPlaces {
     return layer;
   }
 
-  /** Discards the layers that nobody took. */
+  /** Discards the layers that nobody took, and the files. */
   async discard(): Promise<void> {
     const rest = [...this.#staged.values()];
     this.#staged.clear();
     await Promise.all(rest.map((layer) => layer.discard()));
+    if (this.blobDir !== undefined) await rm(this.blobDir, { recursive: true, force: true });
   }
 }

@@ -47,7 +47,7 @@ function exportImage(
   return vertices.during('exporting to image', async (vertex) => {
     // The layers are in the store already.
     if (topLayer !== undefined) await vertices.status(vertex, 'exporting layers', () => Promise.resolve());
-    const image = await images.create(await configBytes(config, signal), { document: config });
+    const image = await images.createMade(await configBytes(config, signal), { document: config });
     await vertices.status(vertex, `writing image ${image.id}`, () => Promise.resolve());
     const letGo = images.hold(image.id);
     try {

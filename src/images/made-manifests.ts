@@ -1,0 +1,127 @@
+/**
+ * Manifests of images that are made here, where images are kept as registries have them: so such an image has the
+ * digest of its manifest as ID, as in other engines that keep images in containerd, and `save` and pushes send that
+ * manifest. A layer that no kept image has is compressed for it.
+ */
+import { randomUUID } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { chainOf } from '../ports/chain-id.js';
+import type { Image, ImageStore } from '../ports/images.js';
+import type { PublishedImage } from '../ports/published-image.js';
+import type { Digest, LayerStore } from '../ports/storage.js';
+import type { KeptContent } from '../registry/kept-content.js';
+import { layerType, PUSHED_LAYER_TYPE, type PushedBlob, writeManifest } from '../registry/manifest-writer.js';
+import { KeyedLock } from '../storage/keyed-lock.js';
+import type { WorkerPool } from '../workers/pool.js';
+
+export interface MadeManifestsDeps {
+  readonly kept: KeptContent;
+  readonly images: Pick<ImageStore, 'list'>;
+  readonly layers: Pick<LayerStore, 'openTar'>;
+  /** Layers are compressed there, which takes long. */
+  readonly pool: WorkerPool;
+  /** Directory for compressed layers until they are kept. */
+  readonly tmpDir: string;
+}
+
+/** A manifest that is kept. */
+export interface MadeManifest {
+  readonly published: PublishedImage;
+  /** Must be called when the image is in the store, or will never be. */
+  readonly close: () => void;
+}
+
+/** Finds the blobs of images that have a layer; each image is asked once. */
+type KeptLayers = (image: Image) => Promise<readonly PushedBlob[] | undefined>;
+
+/** A layer and its place in the image, counted from the lowest. */
+interface Place {
+  readonly diffId: Digest;
+  readonly chainId: Digest;
+  readonly at: number;
+}
+
+/** So many images are asked for the blob of a layer before it is compressed again. */
+const MAX_ASKED = 3;
+/** That of pushes: higher ones take twice the time and more for a few percent of the size. */
+const GZIP_LEVEL = 4;
+
+export class MadeManifests {
+  readonly #deps: MadeManifestsDeps;
+  readonly #busy = new KeyedLock();
+  /** Blobs of layers that were compressed since a manifest is under way: nothing lets go of them before its end. */
+  readonly #fresh = new Map<Digest, PushedBlob>();
+  #underWay = 0;
+
+  constructor(deps: MadeManifestsDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Makes the manifest of an image that has this configuration, and keeps all that it names. The caller holds the
+   * layers. @throws EngineError data-loss for a layer that was changed on disk, and whatever keeping it fails with.
+   */
+  async make(config: Buffer, diffIds: readonly Digest[]): Promise<MadeManifest> {
+    const { kept } = this.#deps;
+    const end = kept.pulling();
+    this.#underWay++;
+    try {
+      const keptLayers = this.#askOnce();
+      const making = chainOf(diffIds).map((chainId, at) => {
+        const place = { diffId: diffIds[at] ?? chainId, chainId, at };
+        return this.#busy.run(place.diffId, () => this.#blob(place, keptLayers));
+      });
+      // Nothing is left under way when one fails.
+      await Promise.allSettled(making);
+      const blobs = await Promise.all(making);
+      const manifest = writeManifest('oci', config, blobs);
+      const { close, contentBytes } = await kept.keepMade(manifest, config, blobs);
+      const target = { mediaType: manifest.mediaType, digest: manifest.digest, size: manifest.bytes.length };
+      return { published: { target, manifests: [target], own: manifest.digest, contentBytes }, close };
+    } finally {
+      if (--this.#underWay === 0) this.#fresh.clear();
+      end();
+    }
+  }
+
+  #askOnce(): KeptLayers {
+    const asked = new Map<Digest, Promise<readonly PushedBlob[] | undefined>>();
+    return (image) => {
+      const answer = asked.get(image.id) ?? this.#deps.kept.layersOf(image);
+      asked.set(image.id, answer);
+      return answer;
+    };
+  }
+
+  /** Returns the blob of a layer, which is kept. */
+  async #blob({ diffId, chainId, at }: Place, keptLayers: KeptLayers): Promise<PushedBlob> {
+    const { kept, images } = this.#deps;
+    const fresh = this.#fresh.get(diffId);
+    if (fresh !== undefined) return fresh;
+    const candidates = images.list().filter((image) => image.config.rootfs.diff_ids[at] === diffId && kept.has(image));
+    for (const image of candidates.slice(0, MAX_ASKED)) {
+      const blob = (await keptLayers(image))?.[at];
+      if (blob !== undefined && (await kept.holdLayer(blob, diffId))) return blob;
+    }
+    const made = await this.#compress(diffId, chainId);
+    this.#fresh.set(diffId, made);
+    return made;
+  }
+
+  async #compress(diffId: Digest, chainId: Digest): Promise<PushedBlob> {
+    const { kept, layers, pool, tmpDir } = this.#deps;
+    const { close, ...tar } = layers.openTar(chainId);
+    const path = join(tmpDir, `made-layer-${randomUUID()}`);
+    try {
+      const form = { compression: 'gzip', level: GZIP_LEVEL, epoch: undefined, path } as const;
+      const { digest, sizeBytes } = await pool.run('compress-layer', { ...tar, ...form });
+      const blob = { digest, sizeBytes, mediaType: layerType('oci', PUSHED_LAYER_TYPE) };
+      await kept.writeLayer(blob, diffId, path);
+      return blob;
+    } finally {
+      close();
+      await rm(path, { force: true });
+    }
+  }
+}
