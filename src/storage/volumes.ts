@@ -13,7 +13,7 @@ import {
 import type { IdMaps, Owner } from '../ports/id-maps.js';
 import type { VolumePlace } from '../ports/volume-place.js';
 import type { PluginVolume, VolumePlugins } from '../ports/volume-plugin.js';
-import { withUserNamespace } from '../sys/users/made-namespace.js';
+import { withUserNamespace } from '../sys/users/kept-namespaces.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { checkVolumeOptions } from './local-mount.js';
 import { LocalVolumes } from './local-volumes.js';

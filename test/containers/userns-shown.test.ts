@@ -1,6 +1,6 @@
 /** `userns-remap` of one user over images and volumes that are kept once, with the owners that images have. */
 import assert from 'node:assert/strict';
-import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
@@ -21,6 +21,15 @@ const { ok, run, inspect, pidOf } = remapped;
 remapped.isRemapping = false;
 const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
 const data = (...path: string[]): string => join(remapped.engine.dir, 'data', ...path);
+
+/** '' for a descriptor that has been closed meanwhile. */
+function readLink(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return '';
+  }
+}
 
 async function restart(isRemapping: boolean): Promise<void> {
   await remapped.engine.stop();
@@ -55,6 +64,10 @@ describe('users that are shown files as theirs', () => {
   test('volumes, archives, exports, commits and changes have the ids that the container sees', async () => {
     const stat = 'stat -c %u:%g /content /content/own; touch /content/new; chown 3:4 /content/new';
     assert.equal(await run('-v', 'old:/content', IMAGE, 'sh', '-c', stat), '1500:50\n1500:50');
+    // The root and the volume were mounted with one namespace, which is kept for the next containers.
+    const descriptors = `/proc/${remapped.engine.pid}/fd`;
+    const links = readdirSync(descriptors).map((fd) => readLink(join(descriptors, fd)));
+    assert.equal(links.filter((link) => link.startsWith('user:[')).length, 1);
     assert.equal(owner(data('volumes/old/_data/new')), '3:4');
     assert.equal(await ok('exec', 'before', 'stat', '-c', '%u:%g', '/content/new'), '3:4');
     const script = 'mkdir /made; echo a >/made/a; chown 1500:7 /made/a; rm /types/empty';

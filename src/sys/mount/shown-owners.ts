@@ -4,7 +4,7 @@ import { messageOf } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
 import { isAtLeast, parseVersion, type Version } from '../../text/version.js';
 import { closeFd } from '../files/fd.js';
-import { withUserNamespace } from '../users/made-namespace.js';
+import { withUserNamespace } from '../users/kept-namespaces.js';
 import { cloneTree, mapIds } from './mount-tree.js';
 
 /** Before it, overlayfs does not take such mounts as its lower directories. */

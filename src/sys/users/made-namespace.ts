@@ -10,22 +10,10 @@ import { openPidfd } from '../process/pidfd.js';
 import { onEnd, spawnProgram, takeStatus } from '../process/spawn.js';
 
 /**
- * Calls `use` with the descriptor of a user namespace that has these maps and no process. It is closed afterwards.
- * @throws EngineError unavailable when this host gives no user namespaces, or not these ids; what `use` throws.
- */
-export async function withUserNamespace<T>(maps: IdMaps, use: (fd: number) => Promise<T>): Promise<T> {
-  const fd = await openUserNamespace(maps);
-  try {
-    return await use(fd);
-  } finally {
-    closeFd(fd);
-  }
-}
-
-/**
- * Returns the descriptor of such a namespace, which the caller closes. Only a process can make one: `cat`, which is
- * started in one, says so by giving back the byte that it is sent. It ends with its socket, so also with this daemon.
- * @throws EngineError unavailable.
+ * Returns the descriptor of a user namespace that has these maps and no process; the caller closes it. Only a process
+ * can make one: `cat`, which is started in one, says so by giving back the byte that it is sent. It ends with its
+ * socket, so also with this daemon.
+ * @throws EngineError unavailable when this host gives no user namespaces, or not these ids.
  */
 export async function openUserNamespace(maps: IdMaps): Promise<number> {
   const [ours, theirs] = socketPair();
@@ -47,8 +35,8 @@ export async function openUserNamespace(maps: IdMaps): Promise<number> {
       answer = new PipeEnd(ours, { onData: () => resolve(), onEnd: onNone, onDrain: () => undefined });
       answer.write(Buffer.from('\n'));
     });
-    await writeFile(`/proc/${pid}/uid_map`, text(maps.uids));
-    await writeFile(`/proc/${pid}/gid_map`, text(maps.gids));
+    await writeFile(`/proc/${pid}/uid_map`, rangesText(maps.uids));
+    await writeFile(`/proc/${pid}/gid_map`, rangesText(maps.gids));
     return openSync(`/proc/${pid}/ns/user`, constants.O_RDONLY);
   } catch (error) {
     if (ended === undefined) closeFd(theirs);
@@ -61,6 +49,7 @@ export async function openUserNamespace(maps: IdMaps): Promise<number> {
   }
 }
 
-function text(ranges: readonly IdRange[]): string {
+/** Returns ranges as the kernel reads them (user_namespaces(7)). */
+export function rangesText(ranges: readonly IdRange[]): string {
   return ranges.map(({ containerId, hostId, count }) => `${containerId} ${hostId} ${count}\n`).join('');
 }

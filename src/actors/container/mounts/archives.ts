@@ -9,9 +9,8 @@ import type { VolumePlace } from '../../../ports/volume-place.js';
 import type { Logger } from '../../../ports/logger.js';
 import type { LayerStore } from '../../../ports/storage.js';
 import type { TaskService } from '../../../ports/supervisor.js';
-import { closeFd } from '../../../sys/files/fd.js';
 import { detachMount } from '../../../sys/mount/mount.js';
-import { openUserNamespace } from '../../../sys/users/made-namespace.js';
+import { takeUserNamespace, type TakenNamespace } from '../../../sys/users/kept-namespaces.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { VolumeService } from '../deps.js';
 import { optional } from '../effects/tools.js';
@@ -143,7 +142,7 @@ export class ContainerArchives {
     const rootfs = await layers.mount(record.id);
     const maps = layers.mapsOf(record.id);
     let proc: FileHandle | undefined;
-    let usernsFd: number | undefined;
+    let userns: TakenNamespace | undefined;
     const volumes = new Map<string, VolumePlace>();
     /** Places where images are mounted, by destination. */
     const images = new Map<string, string>();
@@ -151,7 +150,7 @@ export class ContainerArchives {
     const places = join(this.deps.placesRoot, user);
     const close = async (): Promise<void> => {
       await proc?.close();
-      if (usernsFd !== undefined) closeFd(usernsFd);
+      userns?.release();
       for (const place of images.values()) await detachMount(place);
       if (images.size > 0) await rm(places, { recursive: true });
       // A volume whose driver fails must not keep the other volumes in use, nor make the finished copy fail.
@@ -165,7 +164,7 @@ export class ContainerArchives {
     };
     try {
       proc = await this.#openProcess(record);
-      if (maps && !proc) usernsFd = await openUserNamespace(maps);
+      if (maps && !proc) userns = await takeUserNamespace(maps);
       const { ReadonlyRootfs: isRootReadOnly, Tmpfs = {} } = record.hostConfig;
       const own = await this.#ownFiles(record);
       for (const { Type, Name, Destination, TopLayer } of record.mounts) {
@@ -199,7 +198,7 @@ export class ContainerArchives {
         ...own.filter(({ destination }) => !asked.some((mount) => mount.destination === destination)),
         ...asked,
       ].toSorted((a, b) => depth(a.destination) - depth(b.destination));
-      const open = { ...optional('procFd', proc?.fd), ...optional('usernsFd', usernsFd), ...optional('maps', maps) };
+      const open = { ...optional('procFd', proc?.fd), ...optional('usernsFd', userns?.fd), ...optional('maps', maps) };
       return { view: { rootfs, mounts, tmpfs, isRootReadOnly, ...open }, close };
     } catch (error) {
       await close();

@@ -12,7 +12,7 @@ import type { IdMaps } from '../../../ports/id-maps.js';
 import { makeDirectories } from '../../../sys/files/make-directories.js';
 import { fileSystemOf } from '../../../sys/mount/file-system-of.js';
 import { hostOwner } from '../../../sys/users/id-maps.js';
-import { withUserNamespace } from '../../../sys/users/made-namespace.js';
+import { withUserNamespace } from '../../../sys/users/kept-namespaces.js';
 import { isInUserNamespace } from '../../../sys/users/user-namespace.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem } from '../../../sys/mount/mount.js';
 import { DIFFERENCE } from '../../layers/layout.js';
