@@ -1,4 +1,5 @@
 /** Makes the device nodes of a container and the rules of its device cgroup. */
+import type { Dirent } from 'node:fs';
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, isEngineError, messageOf } from '../errors/engine-error.js';
@@ -44,7 +45,7 @@ export async function buildDevices({
   DeviceCgroupRules,
 }: Pick<HostConfig, 'Privileged' | 'Devices' | 'DeviceCgroupRules'>): Promise<Devices> {
   if (Privileged) {
-    const nodes = await walk('/dev', '/dev', 0);
+    const nodes = await walk('/dev', '/dev');
     return {
       nodes: unique([...nodes, ...(await gatherAll(mappings ?? [])).map(({ node }) => node)]),
       rules: [ALLOW_ALL],
@@ -96,7 +97,7 @@ async function gather({ PathOnHost, PathInContainer, CgroupPermissions }: Device
   try {
     const source = await realpath(PathOnHost);
     const stats = await lstat(source);
-    const nodes = stats.isDirectory() ? await walk(source, inContainer, 0) : [toDevice(inContainer, stats)];
+    const nodes = stats.isDirectory() ? await walk(source, inContainer) : [toDevice(inContainer, stats)];
     const found = nodes.filter((node) => node !== undefined);
     if (found.length === 0) throw invalid('not a device node');
     return found.map((node) => ({ node, access }));
@@ -114,24 +115,42 @@ async function gather({ PathOnHost, PathInContainer, CgroupPermissions }: Device
 
 /** Deeper than any real /dev. */
 const MAX_DEPTH = 16;
+/** More than any real /dev has. To look through all files of a host would take minutes. */
+const MAX_ENTRIES = 50_000;
 
-async function walk(dir: string, inContainer: string, depth: number): Promise<OciDevice[]> {
-  const entries = await readdir(dir, { withFileTypes: true });
-  const found = await Promise.all(
-    entries.map(async (entry): Promise<OciDevice[]> => {
-      const [path, target] = [join(dir, entry.name), join(inContainer, entry.name)];
-      if (entry.isDirectory())
-        return (dir === '/dev' && NOT_DEVICES.has(entry.name)) || depth >= MAX_DEPTH
-          ? []
-          : walk(path, target, depth + 1);
-      // The console of a container is its terminal.
-      if (path === '/dev/console' || !(entry.isCharacterDevice() || entry.isBlockDevice())) return [];
-      const stats = await lstat(path).catch(ignoreMissing);
-      const node = stats && toDevice(target, stats);
-      return node ? [node] : [];
-    }),
+/** @param left counts down the entries that may still be looked at. */
+async function walk(
+  dir: string,
+  inContainer: string,
+  depth = 0,
+  left = { entries: MAX_ENTRIES },
+): Promise<OciDevice[]> {
+  const entries = await readdir(dir, { withFileTypes: true }).catch((error: unknown) => {
+    if (depth === 0) throw error;
+    return ignoreUnseen(error) ?? [];
+  });
+  left.entries -= entries.length;
+  if (left.entries < 0) throw invalid(`more than ${MAX_ENTRIES} files are there`);
+  const inside = (entry: Dirent): readonly [path: string, target: string] => [
+    join(dir, entry.name),
+    join(inContainer, entry.name),
+  ];
+  const nodes = await Promise.all(
+    entries
+      .filter((entry) => entry.isCharacterDevice() || entry.isBlockDevice())
+      .map(async (entry) => {
+        const [path, target] = inside(entry);
+        // The console of a container is its terminal.
+        const stats = path === '/dev/console' ? undefined : await lstat(path).catch(ignoreUnseen);
+        return stats && toDevice(target, stats);
+      }),
   );
-  return found.flat();
+  const found = nodes.filter((node) => node !== undefined);
+  for (const entry of entries) {
+    if (!entry.isDirectory() || (dir === '/dev' && NOT_DEVICES.has(entry.name)) || depth >= MAX_DEPTH) continue;
+    found.push(...(await walk(...inside(entry), depth + 1, left)));
+  }
+  return found;
 }
 
 type NodeStats = Awaited<ReturnType<typeof lstat>>;
@@ -158,7 +177,8 @@ export function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 
-/** Ignores a missing file, because devices come and go while /dev is read. */
-function ignoreMissing(error: unknown): undefined {
-  if (!isMissing(error)) throw error;
+/** Ignores what is gone, because devices come and go while /dev is read, and what an ordinary user may not look at. */
+function ignoreUnseen(error: unknown): undefined {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code !== 'EACCES' && !isMissing(error)) throw error;
 }

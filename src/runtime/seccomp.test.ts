@@ -89,17 +89,40 @@ test('conditions on kernel, architecture and capabilities', () => {
   );
 });
 
+test('null is absence', () => {
+  const profile = parseSeccompProfile(
+    '{"defaultAction":"x","defaultErrnoRet":null,"flags":null,"archMap":null,"syscalls":' +
+      '[{"names":["a"],"action":"y","errnoRet":null,"args":null,"includes":null,"excludes":{"caps":null}}]}',
+  );
+  assert.deepEqual(buildSeccomp(profile, target()), {
+    defaultAction: 'x',
+    syscalls: [{ names: ['a'], action: 'y' }],
+  });
+});
+
 test('broken profiles are refused', () => {
   for (const [text, message] of [
     ['{', /^Decoding seccomp profile failed: /],
     ['[]', /defaultAction must be a string/],
-    ['{"defaultAction":"x","syscalls":{}}', /must be arrays/],
+    ['{"defaultAction":"x","syscalls":{}}', /failed: syscalls must be an array$/],
+    ['{"defaultAction":"x","archMap":[3]}', /failed: archMap\[0\] must be an object$/],
+    ['{"defaultAction":"x","listenerPath":[]}', /failed: listenerPath must be a string$/],
     [
       '{"defaultAction":"x","architectures":["a"],"archMap":[{"architecture":"b"}]}',
       /both 'architectures' and 'archMap'/,
     ],
     ['{"defaultAction":"x","syscalls":[{"name":"a","names":["b"],"action":"y"}]}', /both 'name' and 'names'/],
-    ['{"defaultAction":"x","syscalls":[null]}', /needs names and an action/],
+    ['{"defaultAction":"x","syscalls":[null]}', /failed: syscalls\[0\] must be an object$/],
+    ['{"defaultAction":"x","syscalls":[{"names":["a"]}]}', /failed: syscalls\[0\]\.action must be a string$/],
+    ...Object.entries({
+      '"names":[3]': /failed: syscalls\[0\]\.names must be an array of strings$/,
+      '"includes":[]': /failed: syscalls\[0\]\.includes must be an object$/,
+      '"includes":{"caps":"CAP_BPF"}': /failed: syscalls\[0\]\.includes\.caps must be an array of strings$/,
+      '"excludes":{"minKernel":5}': /failed: syscalls\[0\]\.excludes\.minKernel must be a string$/,
+      '"args":[null]': /failed: syscalls\[0\]\.args\[0\] must be an object$/,
+      // As a number of JavaScript it is 18446744069414584000 when it is written again.
+      '"args":[{"value":18446744069414584320}]': /args\[0\]\.value must be an integer from 0 to 2\^53 - 1$/,
+    }).map(([member, message]) => [`{"defaultAction":"x","syscalls":[{"action":"y",${member}}]}`, message] as const),
   ] as const) {
     assert.throws(
       () => parseSeccompProfile(text),

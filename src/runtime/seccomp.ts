@@ -5,35 +5,35 @@ import { isAtLeast, parseVersion, type Version } from '../text/version.js';
 import type { OciSeccomp, OciSyscall } from './oci-types.js';
 
 interface Conditions {
-  readonly arches?: readonly string[];
-  readonly caps?: readonly string[];
+  readonly arches?: readonly string[] | null;
+  readonly caps?: readonly string[] | null;
   /** `major.minor`. */
-  readonly minKernel?: string;
+  readonly minKernel?: string | null;
 }
 
 export interface SeccompRule {
-  readonly names?: readonly string[];
+  readonly names?: readonly string[] | null;
   /** Old form of `names`. */
-  readonly name?: string;
+  readonly name?: string | null;
   readonly action: string;
-  readonly errnoRet?: number;
+  readonly errnoRet?: number | null;
   readonly args?:
     | readonly { readonly index: number; readonly value: number; readonly valueTwo?: number; readonly op: string }[]
     | null;
   /** The rule applies when all of these conditions hold. */
-  readonly includes?: Conditions;
+  readonly includes?: Conditions | null;
   /** The rule is left out when any of these conditions holds. */
-  readonly excludes?: Conditions;
+  readonly excludes?: Conditions | null;
 }
 
 export interface SeccompProfile {
   readonly defaultAction: string;
-  readonly defaultErrnoRet?: number;
+  readonly defaultErrnoRet?: number | null;
   readonly architectures?: readonly string[] | null;
   readonly archMap?:
     | readonly { readonly architecture: string; readonly subArchitectures: readonly string[] | null }[]
     | null;
-  readonly flags?: readonly string[];
+  readonly flags?: readonly string[] | null;
   readonly listenerPath?: string;
   readonly listenerMetadata?: string;
   readonly syscalls?: readonly SeccompRule[] | null;
@@ -86,32 +86,80 @@ export async function loadSeccompProfile(path: string): Promise<SeccompProfile> 
 function checkProfile(value: unknown): SeccompProfile {
   if (!isObject(value) || typeof value['defaultAction'] !== 'string')
     throw invalid('Decoding seccomp profile failed: defaultAction must be a string');
+  requireMembers(value, '', PROFILE);
   const profile = value as unknown as SeccompProfile;
-  if (!isList(profile.syscalls) || !isList(profile.architectures) || !isList(profile.archMap)) {
-    throw invalid('Decoding seccomp profile failed: syscalls, architectures and archMap must be arrays');
-  }
   if (profile.architectures?.length && profile.archMap?.length) {
     throw invalid(
       "both 'architectures' and 'archMap' are specified in the seccomp profile, " +
         "use either 'architectures' or 'archMap'",
     );
   }
-  for (const rule of profile.syscalls ?? []) {
-    if (!isObject(rule) || typeof rule.action !== 'string' || !isList(rule.names) || !isList(rule.args)) {
-      throw invalid('Decoding seccomp profile failed: a syscall entry needs names and an action');
-    }
-    if (rule.name && rule.names?.length)
-      throw invalid("both 'name' and 'names' are specified in the seccomp profile, use either 'name' or 'names'");
-  }
+  for (const [index, one] of (profile.archMap ?? []).entries()) requireObject(one, `archMap[${index}]`, ARCHITECTURE);
+  for (const [index, rule] of (profile.syscalls ?? []).entries()) checkRule(rule, `syscalls[${index}]`);
   return profile;
+}
+
+function checkRule(rule: SeccompRule, where: string): void {
+  requireObject(rule, where, RULE);
+  if (typeof rule.action !== 'string')
+    throw invalid(`Decoding seccomp profile failed: ${where}.action must be a string`);
+  if (rule.name && rule.names?.length)
+    throw invalid("both 'name' and 'names' are specified in the seccomp profile, use either 'name' or 'names'");
+  for (const [index, argument] of (rule.args ?? []).entries())
+    requireObject(argument, `${where}.args[${index}]`, ARGUMENT);
+  requireMembers(rule.includes ?? {}, `${where}.includes.`, CONDITIONS);
+  requireMembers(rule.excludes ?? {}, `${where}.excludes.`, CONDITIONS);
+}
+
+/** A test of a value that is there, and what it must be. */
+type Wanted = readonly [test: (value: unknown) => boolean, words: string];
+type Members = Readonly<Record<string, Wanted>>;
+
+const TEXT: Wanted = [(value) => typeof value === 'string', 'a string'];
+const LIST: Wanted = [Array.isArray, 'an array'];
+const OBJECT: Wanted = [isObject, 'an object'];
+const TEXTS: Wanted = [(value) => Array.isArray(value) && value.every(TEXT[0]), 'an array of strings'];
+/** A larger number would be another one here than in the text, and so the filter not what was written. */
+const NUMBER: Wanted = [(value) => Number.isSafeInteger(value) && Number(value) >= 0, 'an integer from 0 to 2^53 - 1'];
+
+const PROFILE: Members = {
+  defaultErrnoRet: NUMBER,
+  architectures: TEXTS,
+  archMap: LIST,
+  flags: TEXTS,
+  listenerPath: TEXT,
+  listenerMetadata: TEXT,
+  syscalls: LIST,
+};
+const ARCHITECTURE: Members = { architecture: TEXT, subArchitectures: TEXTS };
+const RULE: Members = {
+  names: TEXTS,
+  name: TEXT,
+  errnoRet: NUMBER,
+  args: LIST,
+  includes: OBJECT,
+  excludes: OBJECT,
+};
+const ARGUMENT: Members = { index: NUMBER, value: NUMBER, valueTwo: NUMBER, op: TEXT };
+const CONDITIONS: Members = { arches: TEXTS, caps: TEXTS, minKernel: TEXT };
+
+/** Checks the members that are there; null is absence, as to Go. */
+function requireMembers(object: object, where: string, members: Members): void {
+  const given = new Map<string, unknown>(Object.entries(object));
+  for (const [name, [test, words]] of Object.entries(members)) {
+    const value = given.get(name) ?? undefined;
+    if (value !== undefined && !test(value))
+      throw invalid(`Decoding seccomp profile failed: ${where}${name} must be ${words}`);
+  }
+}
+
+function requireObject(value: unknown, where: string, members: Members): void {
+  if (!isObject(value)) throw invalid(`Decoding seccomp profile failed: ${where} must be an object`);
+  requireMembers(value, `${where}.`, members);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function isList(value: unknown): boolean {
-  return value === undefined || value === null || Array.isArray(value);
 }
 
 /** Returns the filter of a container that runs on `target`. */
@@ -122,7 +170,7 @@ export function buildSeccomp(profile: SeccompProfile, target: SeccompTarget): Oc
     profile.architectures ?? (mapped ? [mapped.architecture, ...(mapped.subArchitectures ?? [])] : []);
   return {
     defaultAction: profile.defaultAction,
-    ...(profile.defaultErrnoRet === undefined ? {} : { defaultErrnoRet: profile.defaultErrnoRet }),
+    ...(typeof profile.defaultErrnoRet === 'number' ? { defaultErrnoRet: profile.defaultErrnoRet } : {}),
     ...(architectures.length === 0 ? {} : { architectures }),
     ...(profile.flags ? { flags: profile.flags } : {}),
     ...(profile.listenerPath
@@ -132,10 +180,9 @@ export function buildSeccomp(profile: SeccompProfile, target: SeccompTarget): Oc
   };
 }
 
-function applies(
-  { includes = {}, excludes = {} }: SeccompRule,
-  { architecture, capabilities, kernel }: SeccompTarget,
-): boolean {
+function applies(rule: SeccompRule, { architecture, capabilities, kernel }: SeccompTarget): boolean {
+  const includes = rule.includes ?? {};
+  const excludes = rule.excludes ?? {};
   if (excludes.arches?.includes(architecture)) return false;
   if (excludes.caps?.some((name) => capabilities.includes(name))) return false;
   if (excludes.minKernel && isAtLeast(kernel, parseVersion(excludes.minKernel))) return false;
@@ -148,7 +195,7 @@ function toOci({ name, names, action, errnoRet, args }: SeccompRule): OciSyscall
   return {
     names: names?.length ? names : [name ?? ''],
     action,
-    ...(errnoRet === undefined ? {} : { errnoRet }),
+    ...(typeof errnoRet === 'number' ? { errnoRet } : {}),
     ...(args?.length ? { args } : {}),
   };
 }

@@ -1,6 +1,6 @@
 /** Privileges: a plugin may do these things on the host if whoever installs it grants them. */
 import { invalid } from '../../errors/engine-error.js';
-import type { PluginConfig, PluginPrivilege } from '../../ports/managed-plugin.js';
+import type { PluginConfig, PluginMount, PluginPrivilege } from '../../ports/managed-plugin.js';
 
 /** Networks that lead nowhere by themselves. */
 const OWN_NETWORKS = new Set(['', 'null', 'bridge']);
@@ -14,7 +14,9 @@ export function privilegesOf({ Network, IpcHost, PidHost, Mounts, Linux }: Plugi
     ...(OWN_NETWORKS.has(Network.Type) ? [] : one('network', 'permissions to access a network', [Network.Type])),
     ...(IpcHost ? one('host ipc namespace', 'allow access to host ipc namespace', ['true']) : []),
     ...(PidHost ? one('host pid namespace', 'allow access to host pid namespace', ['true']) : []),
-    ...(Mounts ?? []).flatMap(({ Source }) => (Source === null ? [] : one('mount', 'host path to mount', [Source]))),
+    ...(Mounts ?? []).flatMap((mount) =>
+      mount.Source === null ? [] : one('mount', 'host path to mount', placeOf(mount, mount.Source)),
+    ),
     ...(Linux.Devices ?? []).flatMap(({ Path }) =>
       Path === null ? [] : one('device', 'host device to access', [Path]),
     ),
@@ -23,6 +25,16 @@ export function privilegesOf({ Network, IpcHost, PidHost, Mounts, Linux }: Plugi
       ? one('capabilities', 'list of additional capabilities required', Linux.Capabilities)
       : []),
   ];
+}
+
+const BINDS = new Set(['', 'none', 'bind']);
+
+/**
+ * A bind mount shows its path. What another type of file system shows may be in its options, such as the directories
+ * below an overlay, so whoever grants it sees them.
+ */
+function placeOf({ Type, Options }: PluginMount, source: string): string[] {
+  return BINDS.has(Type) ? [source] : [source, `type=${Type}`, ...(Options ?? []).map((option) => `option=${option}`)];
 }
 
 /** Compares what is needed with what was granted, in any order. @throws EngineError invalid `incorrect privileges`. */
