@@ -152,15 +152,18 @@ export interface TreeSelection {
   readonly follow: readonly string[];
 }
 
+/** Hears how many bytes have come from a client so far. */
+export type CountBytes = (total: number) => void;
+
 /** Files of a client's. */
 export interface BuildContext {
   /** One small file, such as the ignore file. undefined: there is none. */
-  readFile(path: string): Promise<Buffer | undefined>;
+  readFile(path: string, bytes?: CountBytes): Promise<Buffer | undefined>;
   /**
    * Brings files to this host. More than was asked for may come, and the ignore patterns need not have been applied:
-   * the engine applies them itself.
+   * the engine applies them itself. Bytes are counted when they come only now, and not for files that are here.
    */
-  tree(selection: TreeSelection, signal: AbortSignal): Promise<ContextTree>;
+  tree(selection: TreeSelection, signal: AbortSignal, bytes?: CountBytes): Promise<ContextTree>;
 }
 
 /** A directory of files with owners and times as the client sent them. It does not change until it is released. */

@@ -2,6 +2,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { withinRoom } from '../../build/sources/disk-room.js';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
+import type { CountBytes } from '../../ports/build.js';
 import { openInRoot } from '../../sys/files/open-in-root.js';
 import type { ContextCache, ReceivingDirectory } from './context-cache.js';
 import type { CallMetadata } from './grpc-client.js';
@@ -39,7 +40,7 @@ export class ClientDirectory {
   /** Resolves with small files by their paths; those that are missing are left out. */
   async smallFiles(
     paths: readonly string[],
-    bytes: (total: number) => void = () => undefined,
+    bytes: CountBytes = () => undefined,
   ): Promise<ReadonlyMap<string, Buffer>> {
     const directory = await this.#parts.contexts.passing();
     try {
@@ -56,7 +57,7 @@ export class ClientDirectory {
   }
 
   /** Brings files here, as they are kept from earlier builds or as they come. The caller releases the directory. */
-  async tree(selection: Selection, bytes: (total: number) => void): Promise<ReceivingDirectory> {
+  async tree(selection: Selection, bytes: CountBytes): Promise<ReceivingDirectory> {
     const session = await this.#session();
     const { contexts, name } = this.#parts;
     const { sharedKey } = session;
@@ -80,7 +81,7 @@ export class ClientDirectory {
     session: Session,
     directory: ReceivingDirectory,
     { exclude, follow }: Selection,
-    bytes: (total: number) => void,
+    bytes: CountBytes,
   ): Promise<void> {
     const { name, signal } = this.#parts;
     const metadata = {

@@ -31,9 +31,9 @@ export async function loadDockerfile(
       : await build.directory(dockerfileDirectory).smallFiles([filename, ignoreFile, ...others], bytes);
     const text = [filename, ...others].map((name) => files.get(name)).find((file) => file !== undefined);
     if (text === undefined) throw internal(`failed to read dockerfile: open ${filename}: no such file or directory`);
-    const readFile = async (path: string): Promise<Buffer | undefined> =>
-      path === ignoreFile && !hasDockerfile ? files.get(path) : context.readFile(path);
-    const tree: BuildContext['tree'] = (selection, signal) => context.tree(selection, signal);
+    const readFile: BuildContext['readFile'] = async (path, bytes) =>
+      path === ignoreFile && !hasDockerfile ? files.get(path) : context.readFile(path, bytes);
+    const tree: BuildContext['tree'] = (selection, signal, bytes) => context.tree(selection, signal, bytes);
     return { name: filename, text, vertex, context: { readFile, tree } };
   });
 }

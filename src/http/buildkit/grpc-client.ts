@@ -95,8 +95,8 @@ export class GrpcClient {
 
 /** A call with streams of messages both ways. */
 export interface MessageCall {
-  /** Sends a message; resolves when more may be sent. After the end of the call it does nothing. */
-  send(message: Uint8Array): Promise<void>;
+  /** Sends messages; resolves when more may be sent. After the end of the call it does nothing. */
+  send(...messages: readonly Uint8Array[]): Promise<void>;
   /** Says that nothing more is sent. */
   end(): void;
   /** Ends the call for both sides. */
@@ -128,10 +128,11 @@ class GrpcCall implements MessageCall {
     });
   }
 
-  async send(message: Uint8Array): Promise<void> {
+  async send(...messages: readonly Uint8Array[]): Promise<void> {
     const stream = this.#stream;
     if (stream.destroyed || stream.writableEnded) return;
-    if (stream.write(frame(message))) return;
+    const [first, ...others] = messages.map(frame);
+    if (first === undefined || stream.write(others.length === 0 ? first : Buffer.concat([first, ...others]))) return;
     await new Promise<void>((resolve) => {
       const done = (): void => {
         stream.off('drain', done);

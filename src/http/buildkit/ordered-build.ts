@@ -2,7 +2,8 @@
 import { createHash } from 'node:crypto';
 import { invalid, messageOf } from '../../errors/engine-error.js';
 import { isDigest } from '../../images/reference.js';
-import type { BuildContext, BuildCredentials, BuildRequest, NamedContext } from '../../ports/build.js';
+import { duringTransfer } from '../../build/transfer-status.js';
+import type { BuildContext, BuildCredentials, BuildRequest, CountBytes, NamedContext } from '../../ports/build.js';
 import type { AgentSockets } from './agent-sockets.js';
 import type { BuildJob } from './build-jobs.js';
 import { ClientContent } from './client-content.js';
@@ -83,9 +84,9 @@ export function layoutContext({ session }: Pick<OrderedBuild, 'session'>, writte
 /** Presents a client's directory as a context of the engine. */
 export function directoryContext(directory: ClientDirectory): BuildContext {
   return {
-    readFile: async (path) => (await directory.smallFiles([path])).get(path),
-    tree: async ({ ignore, follow }) => {
-      const kept = await directory.tree({ exclude: ignore, follow }, () => undefined);
+    readFile: async (path, bytes) => (await directory.smallFiles([path], bytes)).get(path),
+    tree: async ({ ignore, follow }, _signal, bytes = () => undefined) => {
+      const kept = await directory.tree({ exclude: ignore, follow }, bytes);
       const { path, digests } = kept;
       return { directory: path, ...(digests !== undefined && { digests }), release: () => kept.release() };
     },
@@ -116,33 +117,18 @@ export async function inStep<T>(
   { job }: Pick<OrderedBuild, 'job'>,
   name: string,
   transfer: string,
-  action: (bytes: (total: number) => void, vertex: string) => Promise<T>,
+  action: (bytes: CountBytes, vertex: string) => Promise<T>,
 ): Promise<T> {
   const { progress, ref } = job;
   const digest = stepDigest(ref, name);
   const started = Date.now();
-  let total = 0;
-  const tell = (completed?: number): void => {
-    if (transfer === '') return;
-    progress.status({
-      id: transfer,
-      vertex: digest,
-      name: '',
-      current: total,
-      total: 0,
-      started,
-      ...(completed !== undefined && { completed }),
-    });
-  };
   progress.vertex({ digest, inputs: [], name, cached: false, started });
   try {
-    const result = await action((count) => {
-      total = count;
-      tell();
-    }, digest);
-    const completed = Date.now();
-    tell(completed);
-    progress.vertex({ digest, inputs: [], name, cached: false, started, completed });
+    const result =
+      transfer === ''
+        ? await action(() => undefined, digest)
+        : await duringTransfer(progress, digest, transfer, (bytes) => action(bytes, digest));
+    progress.vertex({ digest, inputs: [], name, cached: false, started, completed: Date.now() });
     return result;
   } catch (error) {
     progress.vertex({

@@ -33,9 +33,9 @@ const FIFO = goModeOf('other', 0o644);
 /** A client that sends these packets, whatever it is asked for. */
 function client(packets: readonly Packet[], asked: number[] = []): MessageCall {
   return {
-    send: async (message) => {
-      const packet = decode(PacketSchema, message);
-      if (packet.type === Packet_Type.REQ) asked.push(packet.id);
+    send: async (...messages) => {
+      for (const packet of messages.map((message) => decode(PacketSchema, message)))
+        if (packet.type === Packet_Type.REQ) asked.push(packet.id);
     },
     end: () => undefined,
     cancel: () => undefined,

@@ -8,7 +8,9 @@ import { link, mkdir, readdir, readlink, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import type { WriteFiles } from '../../build/files/write-files.js';
+import type { CountBytes } from '../../ports/build.js';
 import { setTimes } from '../../sys/files/inode.js';
+import { turn } from '../../text/turns.js';
 import { kindOf, PathOrder, permissionsOf, splitTime } from './file-stat.js';
 import { FileWriter } from './file-writer.js';
 import type { MessageCall } from './grpc-client.js';
@@ -39,8 +41,8 @@ export interface ReceiveOrder {
 }
 
 export interface ReceiveProgress {
-  /** Called with the number of bytes that have come so far. */
-  bytes(total: number): void;
+  /** Hears of all messages of the client, also of those that only describe files. */
+  readonly bytes: CountBytes;
 }
 
 interface Wanted {
@@ -100,7 +102,10 @@ class TreeReceiver {
   async run(): Promise<void> {
     await this.#noteOlder('');
     for await (const message of this.#call.messages()) {
+      this.#bytes += message.length;
+      this.#progress.bytes(this.#bytes);
       if (this.#isFinished) continue;
+      await turn();
       await this.#take(decode(PacketSchema, message), message.length);
     }
     if (!this.#isFinished) throw invalid('the client ended the transfer of files before its end');
@@ -188,13 +193,14 @@ class TreeReceiver {
 
   /** Asks for files that have changed, and ends the transfer when all are here. */
   async #request(): Promise<void> {
-    while (this.#arriving.size < MAX_REQUESTS) {
-      const wanted = this.#wanted[this.#nextWanted];
-      if (wanted === undefined) break;
-      this.#nextWanted++;
-      this.#arriving.set(wanted.id, new FileWriter(join(this.#root, wanted.stat.path), wanted.stat));
-      await this.#call.send(encode(PacketSchema, { type: Packet_Type.REQ, id: wanted.id }));
-    }
+    // Requests go together, because one that goes alone costs as much as the bytes of a small file.
+    const next = this.#nextWanted;
+    const free = this.#arriving.size > MAX_REQUESTS / 2 ? 0 : MAX_REQUESTS - this.#arriving.size;
+    const asked = this.#wanted.slice(next, next + free);
+    this.#nextWanted += asked.length;
+    for (const { id, stat } of asked) this.#arriving.set(id, new FileWriter(join(this.#root, stat.path), stat));
+    if (asked.length > 0)
+      await this.#call.send(...asked.map(({ id }) => encode(PacketSchema, { type: Packet_Type.REQ, id })));
     if (!this.#isListed || this.#arriving.size > 0) return;
     for (const file of this.#batch.splice(0)) this.#begin(() => file.end(), file.heldBytes, [file]);
     await Promise.all(this.#ending);
@@ -208,11 +214,7 @@ class TreeReceiver {
   async #data({ id, data }: Packet): Promise<void> {
     const file = this.#arriving.get(id);
     if (file === undefined) throw invalid(`invalid file request ${id}`);
-    if (data.length > 0) {
-      this.#bytes += data.length;
-      this.#progress.bytes(this.#bytes);
-      return file.write(data);
-    }
+    if (data.length > 0) return file.write(data);
     this.#arriving.delete(id);
     await this.#end(file);
   }
@@ -256,6 +258,7 @@ class TreeReceiver {
       await link(join(this.#root, stat.linkname), join(this.#root, stat.path));
     }
     for (const stat of this.#directories.toReversed()) {
+      await turn();
       const path = join(this.#root, stat.path);
       if (stat.uid !== 0 || stat.gid !== 0) chownSync(path, stat.uid, stat.gid);
       chmodSync(path, permissionsOf(stat.mode));

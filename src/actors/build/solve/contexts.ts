@@ -4,10 +4,17 @@ import { basename, join } from 'node:path';
 import type { InlineFile } from '../../../build/dockerfile/ast.js';
 import { ignoreFileNames, parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
 import { cleanPath } from '../../../build/files/paths.js';
+import { duringTransfer } from '../../../build/transfer-status.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildContext, BuildRequest } from '../../../ports/build.js';
 import { newStep, type Operation, type PlannedStep } from './step.js';
 import type { Vertices } from './vertices.js';
+
+/** All files are asked for when steps read more paths than these: the client gets each in the head of a request. */
+const MAX_PATHS = 1000;
+
+/** The main context is called so. */
+export const MAIN = 'context';
 
 /** A context of the client's. The paths that steps read are gathered while the build is planned. */
 export class ClientContext {
@@ -15,9 +22,10 @@ export class ClientContext {
   #isWhole = false;
   #step: PlannedStep | undefined;
 
+  /** @param step is the name of the step that brings the files. @param source is what its progress calls them. */
   constructor(
     private readonly context: BuildContext,
-    private readonly name: string,
+    private readonly names: { readonly step: string; readonly source: string },
     private readonly ignore: Promise<readonly string[]>,
   ) {}
 
@@ -25,7 +33,7 @@ export class ClientContext {
   step(paths: readonly string[]): PlannedStep {
     for (const path of paths) this.#follow(cleanPath(path).slice(1));
     this.#step ??= newStep({
-      name: this.name,
+      name: this.names.step,
       operation: this.#operation(),
       parent: undefined,
       sources: [],
@@ -36,18 +44,20 @@ export class ClientContext {
   }
 
   #follow(path: string): void {
-    if (path === '') this.#isWhole = true;
-    this.#paths.add(path);
+    if (path === '' || this.#paths.size === MAX_PATHS) this.#isWhole = true;
+    if (!this.#isWhole) this.#paths.add(path);
   }
 
   #operation(): Operation {
     return {
-      identity: ['context', this.name],
-      recipe: { operation: { source: { identifier: `local://${this.name}` } } },
-      perform: async ({ tools, signal }) => {
+      identity: ['context', this.names.step],
+      recipe: { operation: { source: { identifier: `local://${this.names.step}` } } },
+      perform: async ({ tools, step, signal }) => {
         const ignore = await this.ignore;
         const follow = this.#isWhole ? [] : [...this.#paths].sort();
-        const tree = await this.context.tree({ ignore, follow }, signal);
+        const tree = await duringTransfer(tools.request.observer, step.digest, transferOf(this.names.source), (bytes) =>
+          this.context.tree({ ignore, follow }, signal, bytes),
+        );
         tools.atEnd(() => tree.release());
         const { directory, digests } = tree;
         return { layer: undefined, files: { directory, digests, ignore, isMapped: false } };
@@ -57,14 +67,24 @@ export class ClientContext {
 }
 
 /** Reads the patterns of the files that are left out of the main context. */
-export async function loadIgnoreFile({ context, dockerfile }: BuildRequest, vertices: Vertices): Promise<string[]> {
-  return vertices.during('[internal] load .dockerignore', async () => {
-    for (const name of ignoreFileNames(dockerfile.name)) {
-      const text = await context.readFile(name);
-      if (text !== undefined) return parseIgnoreFile(text);
-    }
-    return [];
-  });
+export async function loadIgnoreFile(
+  { context, dockerfile, observer }: BuildRequest,
+  vertices: Vertices,
+): Promise<string[]> {
+  return vertices.during('[internal] load .dockerignore', (digest) =>
+    duringTransfer(observer, digest, transferOf(MAIN), async (bytes) => {
+      for (const name of ignoreFileNames(dockerfile.name)) {
+        const text = await context.readFile(name, bytes);
+        if (text !== undefined) return parseIgnoreFile(text);
+      }
+      return [];
+    }),
+  );
+}
+
+/** Returns how clients know the progress of files with this name. */
+export function transferOf(source: string): string {
+  return `transferring ${source}:`;
 }
 
 /** Returns the step that writes the files which an instruction has in itself. */

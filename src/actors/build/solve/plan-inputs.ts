@@ -1,7 +1,7 @@
 /** Parts that the plans of one build share, whichever platform each is for. */
 import type { Dockerfile } from '../../../build/dockerfile/ast.js';
 import { BaseImages } from './base.js';
-import { ClientContext, loadIgnoreFile } from './contexts.js';
+import { ClientContext, loadIgnoreFile, MAIN } from './contexts.js';
 import { ContextDirectories } from './context-directories.js';
 import { ContextLayouts } from './context-layouts.js';
 import { PlanBudget } from './plan-budget.js';
@@ -27,10 +27,11 @@ export class PlanInputs {
   ) {
     const { request } = tools;
     this.images = new BaseImages(tools, vertices, signal, isMulti);
-    this.directories = new ContextDirectories(vertices);
+    this.directories = new ContextDirectories(vertices, request.observer);
     this.layouts = new ContextLayouts(tools, vertices, signal);
     this.ignore = loadIgnoreFile(request, vertices);
     this.ignore.catch(() => undefined);
-    this.main = new ClientContext(request.context, '[internal] load build context', this.ignore);
+    const names = { step: '[internal] load build context', source: MAIN };
+    this.main = new ClientContext(request.context, names, this.ignore);
   }
 }
