@@ -11,6 +11,7 @@ import type {
   Instruction,
   RunInstruction,
 } from '../../build/dockerfile/ast.js';
+import { partsAtLines } from '../../build/dockerfile/dockerfile-error.js';
 import { namedBy } from '../../build/dockerfile/ignore-file.js';
 import { PortBudget } from '../../build/dockerfile/ports.js';
 import { isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
@@ -130,12 +131,10 @@ export class ClassicBuild {
       const at = entry.indexOf('=');
       return at < 0 ? [entry, ''] : [entry.slice(0, at), entry.slice(at + 1)];
     });
-    const scope = new StageScope(
-      { imageEnv, stage: parent },
-      this.#graph.globals,
-      this.request.buildArgs,
-      this.#graph.expander,
-    );
+    const begin = { imageEnv, stage: parent };
+    const { globals, expander } = this.#graph;
+    const made = StageScope.parts(begin, globals, this.request.buildArgs, expander);
+    const scope = await inTurns(partsAtLines(stage.lines, made), this.signal);
     const triggers = state.config.OnBuild ?? [];
     if (triggers.length > 0) {
       this.#say(`# Executing ${triggers.length} build trigger${triggers.length > 1 ? 's' : ''}\n`);

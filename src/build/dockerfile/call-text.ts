@@ -6,6 +6,10 @@ import type { Outline, TargetsList } from './outline.js';
 const RULE = '--------------------';
 /** So many lines are shown around the ones that are meant: more around a single one. */
 const AROUND = { one: 4, many: 2 };
+/** When so much of the file is shown, further warnings have no lines: hundreds may be about the same million lines. */
+const MAX_SHOWN = 1 << 20;
+/** Longer cells do not make their column wider, since each row would have as many blanks. */
+const MAX_WIDTH = 200;
 
 export function outlineText({ name = '', description = '', args = [], secrets = [], ssh = [] }: Outline): string {
   const parts: string[] = [];
@@ -40,22 +44,28 @@ export function targetsText({ targets }: TargetsList): string {
 export function lintText(name: string, text: string, warnings: readonly CheckWarning[]): string {
   const lines = text.split('\n');
   const sorted = warnings.toSorted((a, b) => a.lines.start - b.lines.start || (a.rule < b.rule ? -1 : 1));
+  let left = MAX_SHOWN;
   return sorted
     .map(({ rule, url, detail, lines: range }) => {
       const title = url === '' ? rule : `${rule} - ${url}`;
-      return `\nWARNING: ${title}\n${detail}\n${snippet(name, lines, range)}`;
+      const shown = left > 0 ? snippet(name, lines, range) : `${name}:${range.start}\n`;
+      left -= shown.length;
+      return `\nWARNING: ${title}\n${detail}\n${shown}`;
     })
     .join('');
 }
 
 /** Lays out rows so that each column but the last is as wide as its widest cell and the gap. */
 export function columns(rows: readonly (readonly string[])[], gap: number): string {
-  const widths = (rows[0] ?? []).map((_, index) => Math.max(...rows.map((row) => charsOf(row[index] ?? ''))) + gap);
+  const widths = (rows[0] ?? []).map((_, index) => {
+    const widest = Math.max(...rows.map((row) => charsOf(row[index] ?? '')));
+    return Math.min(widest, MAX_WIDTH) + gap;
+  });
   return rows
     .map((row) => {
       const last = row.length - 1;
       const cells = row.map((cell, index) =>
-        index === last ? cell : cell + ' '.repeat((widths[index] ?? 0) - charsOf(cell)),
+        index === last ? cell : cell + ' '.repeat(Math.max((widths[index] ?? 0) - charsOf(cell), gap)),
       );
       return `${cells.join('')}\n`;
     })

@@ -5,7 +5,7 @@
 import { type Parts, whole } from '../../text/turns.js';
 import type { Dockerfile, Instruction, LineRange } from './ast.js';
 import { type CheckConfig, Checks, type CheckWarning, parseCheckConfig } from './checks.js';
-import { atLines, DockerfileError } from './dockerfile-error.js';
+import { atLines, DockerfileError, partsAtLines } from './dockerfile-error.js';
 import { baseObserver, checkDefaults, checkPlatformOf, checkWords } from './from-checks.js';
 import type { IgnoreMatcher } from './ignore-file.js';
 import { InstructionChecks } from './instruction-checks.js';
@@ -103,12 +103,9 @@ function* walk(
     if (facts?.platform !== undefined) checkPlatformOf(stage, facts.platform, options.targetPlatform, checks);
     graph.refuseForwardReferences([index]);
     const base = stage.base.kind === 'stage' ? stage.base.index : -1;
-    const scope = new StageScope(
-      { imageEnv: facts?.env ?? [], stage: stages.get(base)?.scope },
-      graph.globals,
-      options.buildArgs,
-      graph.expander,
-    );
+    const begin = { imageEnv: facts?.env ?? [], stage: stages.get(base)?.scope };
+    const made = StageScope.parts(begin, graph.globals, options.buildArgs, graph.expander);
+    const scope = yield* partsAtLines(stage.stage.lines, made);
     const rules = new InstructionChecks(checks, options.ignore, all.get(base), facts);
     all.set(index, rules);
     const instructions: Instruction[] = [];

@@ -1,16 +1,28 @@
 /** Replaces the variables of an instruction, in those of its values that have any. */
 import type { Parts } from '../../text/turns.js';
 import type { Instruction, KeyValue } from './ast.js';
+import { DockerfileError } from './dockerfile-error.js';
 import { parseMount } from './run-flags.js';
 import { type Environment, type ProcessedWord, ShellLexer, type UnmatchedObserver } from './shell-lexer.js';
+import { fewWords } from './words.js';
 
-/** Made once for a build, because the lexers limit what all its words cost together. */
+/** Variables that the stages of a build take over from those that they are based on. */
+const MAX_INHERITED = 1 << 18;
+
+/** Made once for a build, because it limits what all its words cost together, and what its stages take over. */
 export class InstructionExpander {
+  #inherited = 0;
   readonly #words: ShellLexer;
   readonly #files = new ShellLexer({ escape: '\\', ignoresQuotes: true });
 
   constructor(escape: '\\' | '`') {
     this.#words = new ShellLexer({ escape });
+  }
+
+  /** Notes that a stage takes over so many variables. @throws DockerfileError without lines when there are too many. */
+  inherit(count: number): void {
+    this.#inherited += count;
+    if (this.#inherited > MAX_INHERITED) throw new DockerfileError('the stages have too many variables');
   }
 
   /** @throws DockerfileError without lines. */
@@ -43,8 +55,8 @@ export class InstructionExpander {
       case 'STOPSIGNAL':
         return { ...instruction, signal: word(instruction.signal) };
       case 'EXPOSE': {
-        const ports = yield* each(instruction.ports, (port) => this.#words.words(port, environment));
-        return { ...instruction, ports: ports.flat() };
+        const ports = yield* each(instruction.ports, (port) => fewWords(this.#words.words(port, environment)));
+        return { ...instruction, ports: fewWords(ports.flat()) };
       }
       default:
         return instruction;

@@ -64,11 +64,12 @@ function commandLine({ node }: Source): CommandLine {
 function parseArg({ node, common, escape }: Source): Instruction {
   const words = shellWords(node.rest, escape);
   if (words.length === 0) throw atLeastOne('ARG');
+  const descriptions = descriptionsIn(common);
   const args = words.map((word): ArgDefinition => {
     const sign = word.indexOf('=');
     if (sign === 0) throw new DockerfileError('ARG names can not be blank');
     const key = sign < 0 ? word : word.slice(0, sign);
-    return { key, value: sign < 0 ? undefined : word.slice(sign + 1), description: descriptionOf(common, key) };
+    return { key, value: sign < 0 ? undefined : word.slice(sign + 1), description: descriptions.get(key) ?? '' };
   });
   return { ...common, kind: 'ARG', args };
 }
@@ -102,12 +103,19 @@ function parseFrom({ node, common }: Source): StageHead {
     }
   } else if (args.length !== 1) throw new DockerfileError('FROM requires either one or three arguments');
   const flags = new Flags(node.flags, new Map([['platform', 'text']]));
-  const description = name === '' ? '' : descriptionOf(common, name);
+  const description = descriptionsIn(common).get(name) ?? '';
   return { ...common, kind: 'FROM', name, writtenName, asKeyword, base, platform: flags.text('platform'), description };
 }
 
-function descriptionOf({ comments }: Common, name: string): string {
-  return comments.find((line) => line.startsWith(`${name} `))?.slice(name.length + 1) ?? '';
+/** Returns what the comment says of each name: a line of it is `name description`, and the first one counts. */
+function descriptionsIn({ comments }: Common): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  for (const line of comments) {
+    const blank = line.indexOf(' ');
+    const name = line.slice(0, Math.max(blank, 0));
+    if (name !== '' && !found.has(name)) found.set(name, line.slice(blank + 1));
+  }
+  return found;
 }
 
 function parseOnbuild({ node, common, escape }: Source): Instruction {

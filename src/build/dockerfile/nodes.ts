@@ -31,6 +31,8 @@ export interface Nodes {
 /** A longer file is refused. */
 const MAX_BYTES = 1 << 20;
 const MAX_LINE_BYTES = 65_535;
+/** So many lines are kept of the comment before an instruction, the last ones. */
+const MAX_COMMENTS = 1000;
 
 export function readNodes(text: string): Nodes {
   return whole(nodeParts(text));
@@ -99,6 +101,7 @@ class NodeReader {
       const comment = trimSpace(line.slice(1));
       if (comment === '') this.#comments = [];
       else this.#comments.push(comment);
+      if (this.#comments.length > MAX_COMMENTS) this.#comments.shift();
     }
     return isComment ? undefined : text;
   }
@@ -147,7 +150,7 @@ class NodeReader {
 
   *#add(original: string, start: number): Parts<void> {
     const lines = { start, end: this.#at };
-    const split = splitInstruction(original, this.#escape);
+    const split = atLines(lines, () => splitInstruction(original, this.#escape));
     const marks = atLines(lines, () => {
       checkArguments(split, this.#escape);
       return canHaveHeredocs(split, this.#escape) && original.includes('<<') ? heredocMarks(original) : [];

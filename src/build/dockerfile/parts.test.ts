@@ -20,6 +20,8 @@ const OPTIONS = {
   hasContext: () => false,
 };
 
+const ALL = { ...OPTIONS, allStages: true, image: () => undefined };
+
 function countParts(parts: Parts<unknown>): number {
   let count = 0;
   while (parts.next().done !== true) count++;
@@ -45,7 +47,7 @@ describe('a long Dockerfile', () => {
       const graphParts = countParts(StageGraph.parts(dockerfile, OPTIONS));
       const graph = StageGraph.of(dockerfile, OPTIONS);
       const scopeParts = graph.stages.map(({ instructions }) => {
-        const scope = new StageScope({ imageEnv: [] }, graph.globals, OPTIONS.buildArgs, graph.expander);
+        const scope = StageScope.of({ imageEnv: [] }, graph.globals, OPTIONS.buildArgs, graph.expander);
         return instructions.reduce((sum, one) => sum + countParts(scope.next(one)), 0);
       });
       assert.ok(graphParts + scopeParts.reduce((sum, count) => sum + count, 0) >= MANY);
@@ -82,4 +84,50 @@ it('a check says what is meant by a word before its own instruction has changed 
     warnings.map(({ detail }) => detail),
     ["Usage of undefined variable '$FOO'"],
   );
+});
+
+describe('what one instruction may ask for', () => {
+  const words = (count: number, word: (at: number) => string): string =>
+    Array.from({ length: count }, (_, at) => word(at)).join(' ');
+
+  for (const [name, line] of [
+    ['ENV', (count: number) => `ENV ${words(count, (at) => `a${at}=b`)}`],
+    ['ARG', (count: number) => `ARG ${words(count, (at) => `a${at}`)}`],
+    ['COPY', (count: number) => `COPY ${words(count, () => 'a')}`],
+    ['EXPOSE', (count: number) => `EXPOSE ${words(count, () => '1')}`],
+    ['VOLUME', (count: number) => `VOLUME ${words(count, () => '/a')}`],
+    ['RUN', (count: number) => `RUN [${words(count, () => '"a",')}"a"]`],
+  ] as const) {
+    it(`is limited: words of ${name}`, () => {
+      const lines = (count: number): string => line(count).replaceAll(/(.{60000} )/g, '$1\\\n');
+      const dockerfile = (count: number): string => `FROM scratch\n${lines(count)}\n`;
+      assert.equal(parseDockerfile(dockerfile(9_999)).stages[0]?.instructions.length, 1);
+      assert.throws(() => parseDockerfile(dockerfile(10_001)), /an instruction has more than 10000 words/);
+    });
+  }
+
+  it('is limited: variables that stages take over, also where nothing is built', () => {
+    const stages = lines(40, (at) => `FROM s${at} AS s${at + 1}\n`);
+    const text = `FROM scratch AS s0\nENV ${words(8_000, (at) => `a${at}=b`)}\n${stages}`;
+    const { error } = whole(checkParts(parseDockerfile(text.replaceAll(/(.{60000} )/g, '$1\\\n')), ALL));
+    assert.match(error?.message ?? '', /the stages have too many variables/);
+    assert.ok((error?.lines?.start ?? 0) > 30, 'the stage that is one too many is blamed');
+  });
+
+  it('a stage has a part for each thousand variables that it takes over', () => {
+    const graph = StageGraph.of(parseDockerfile('FROM scratch\n'), OPTIONS);
+    const imageEnv = Array.from({ length: 50_000 }, (_, at) => [`a${at}`, 'b'] as const);
+    const parts = StageScope.parts({ imageEnv }, graph.globals, OPTIONS.buildArgs, graph.expander);
+    assert.ok(countParts(parts) >= 100);
+  });
+
+  it('is limited: flags, and ports that variables name', () => {
+    assert.throws(
+      () => parseDockerfile(`FROM scratch\nRUN ${words(1001, () => '--mount=type=ssh')} true\n`),
+      /an instruction has more than 1000 flags/,
+    );
+    const text = `FROM scratch\nENV p="${words(6_000, () => '1')}"\nEXPOSE $p $p\n`;
+    const { error } = whole(checkParts(parseDockerfile(text), ALL));
+    assert.match(error?.message ?? '', /an instruction has more than 10000 words/);
+  });
 });

@@ -1,5 +1,6 @@
 /** The ports of EXPOSE: `80`, `80-90/udp`, and with an address and a port of the host, which are ignored. */
 import { isIP } from 'node:net';
+import { sortedParts } from '../../text/sorted-parts.js';
 import { type Parts, whole } from '../../text/turns.js';
 import { DockerfileError } from './dockerfile-error.js';
 
@@ -27,6 +28,7 @@ export function exposedPorts(written: readonly string[]): string[] {
 export function* exposedPortParts(written: readonly string[]): Parts<string[]> {
   const ports: string[] = [];
   for (const range of exposedRanges(written)) {
+    yield;
     if (range.end - range.start < FEW) for (let port = range.start; port <= range.end; port++) add(ports, range, port);
     else {
       for (let digit = 0; digit < 10; digit++) {
@@ -35,8 +37,7 @@ export function* exposedPortParts(written: readonly string[]): Parts<string[]> {
       }
     }
   }
-  // Large ranges are in order already, which makes this cheap.
-  return ports.sort();
+  return yield* sortedParts(ports);
 }
 
 /** All ports of all protocols. Each EXPOSE has its ports in the history, so that their sum has to be limited. */

@@ -1,5 +1,5 @@
 /** The variables of a build: global arguments, and what ARG and ENV of a stage make of them. */
-import type { Parts } from '../../text/turns.js';
+import { type Parts, whole } from '../../text/turns.js';
 import type { ArgInstruction, Dockerfile, Instruction } from './ast.js';
 import { atLines, partsAtLines } from './dockerfile-error.js';
 import type { InstructionExpander } from './expand-instruction.js';
@@ -108,15 +108,18 @@ export interface StageBase {
 
 export const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
+/** So many variables are taken over together. */
+const VARIABLES = 1000;
+
 /** The variables of one stage while its instructions run in order. */
 export class StageScope {
   /** Words are expanded with these: ENV and ARG. */
-  readonly env: Map<string, string>;
+  readonly env = new Map<string, string>();
   /** The configuration of the image will have these: ENV only. */
-  readonly imageEnv: Map<string, string>;
+  readonly imageEnv = new Map<string, string>();
   /** The arguments in the order of their declaration, for RUN and its record. A name may be there twice. */
-  readonly args: ArgValue[];
-  readonly #declared: Set<string>;
+  readonly args: ArgValue[] = [];
+  readonly #declared = new Set<string>();
   #characters = 0;
   /** For the steps of RUN, which share these texts: made for the first one, and kept as the variables change. */
   #entries: Map<string, string> | undefined;
@@ -124,18 +127,48 @@ export class StageScope {
   #shownArgs: Map<string, string> | undefined;
   #shown: string | undefined;
 
-  constructor(
-    { imageEnv, stage }: StageBase,
+  private constructor(
     private readonly globals: GlobalScope,
     private readonly buildArgs: BuildArgs,
     private readonly expander: InstructionExpander,
-  ) {
-    this.imageEnv = new Map(stage?.imageEnv ?? imageEnv);
+  ) {}
+
+  /** @throws DockerfileError without lines when the stages of this expander take over too much. */
+  static of(...input: Parameters<typeof StageScope.parts>): StageScope {
+    return whole(StageScope.parts(...input));
+  }
+
+  /** The same in parts. */
+  static *parts(
+    base: StageBase,
+    globals: GlobalScope,
+    buildArgs: BuildArgs,
+    expander: InstructionExpander,
+  ): Parts<StageScope> {
+    const scope = new StageScope(globals, buildArgs, expander);
+    yield* scope.#takeOver(base);
+    return scope;
+  }
+
+  *#takeOver({ imageEnv, stage }: StageBase): Parts<void> {
+    if (stage !== undefined) this.expander.inherit(stage.env.size + stage.args.length);
+    let count = 0;
+    for (const [key, value] of stage?.imageEnv ?? imageEnv) {
+      this.imageEnv.set(key, value);
+      if (++count % VARIABLES === 0) yield;
+    }
     if (!this.imageEnv.has('PATH')) this.imageEnv.set('PATH', DEFAULT_PATH);
-    this.env = new Map([...(stage?.env ?? []), ...this.imageEnv]);
-    this.args = [...(stage?.args ?? [])];
-    this.#declared = new Set(this.args.map(({ key }) => key));
-    for (const [key, value] of this.env) this.#characters += key.length + value.length;
+    for (const variables of [stage?.env ?? [], this.imageEnv]) {
+      for (const [key, value] of variables) {
+        this.#set(key, value);
+        if (++count % VARIABLES === 0) yield;
+      }
+    }
+    for (const arg of stage?.args ?? []) {
+      this.args.push(arg);
+      this.#declared.add(arg.key);
+      if (++count % VARIABLES === 0) yield;
+    }
   }
 
   /** Length of the names and values of all variables. */

@@ -38,8 +38,11 @@ export const NO_ENVIRONMENT: Environment = { get: () => undefined };
 const MAX_TOTAL = 1 << 26;
 const MAX_DEPTH = 100;
 
-/** These may mean more than themselves. */
-const SPECIAL: ReadonlySet<string> = new Set(['$', '<', "'", '"']);
+/** The codes of characters that may mean more than themselves: `$`, `<` and quotes. */
+const [DOLLAR, LESS, SINGLE, DOUBLE] = [0x24, 0x3c, 0x27, 0x22] as const;
+
+/** The same characters as those of `isSpace`. */
+const SPACES = /[\t-\r \u0085\u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000]+/;
 
 export class ShellLexer {
   readonly #budget = new WorkBudget('Dockerfile');
@@ -99,9 +102,9 @@ class Pieces {
     for (const { text, isRaw } of this.#pieces) {
       if (isRaw) word += text;
       else {
-        for (const char of text) {
-          if (isSpace(char)) end();
-          else word += char;
+        for (const [at, part] of text.split(SPACES).entries()) {
+          if (at > 0) end();
+          word += part;
         }
       }
     }
@@ -181,10 +184,18 @@ class WordScanner {
 
   /** Takes at least one character, and those after it that mean themselves, too. */
   #plain(stop: string | undefined): string {
-    const start = this.#at++;
-    for (let char = this.source[this.#at]; char !== undefined; char = this.source[++this.#at])
-      if (char === stop || char === this.options.escape || SPECIAL.has(char)) break;
-    return this.source.slice(start, this.#at);
+    const { source } = this;
+    const start = this.#at;
+    const stopCode = stop?.charCodeAt(0);
+    const escapeCode = this.options.escape.charCodeAt(0);
+    let at = start + 1;
+    for (; at < source.length; at++) {
+      const code = source.charCodeAt(at);
+      if (code === DOLLAR || code === LESS || code === SINGLE || code === DOUBLE) break;
+      if (code === stopCode || code === escapeCode) break;
+    }
+    this.#at = at;
+    return source.slice(start, at);
   }
 
   #special(char: string, keepsEscapes: boolean): string {

@@ -124,7 +124,7 @@ describe('variables of a stage', () => {
     const scopes: StageScope[] = [];
     for (const { base, instructions } of made.stages) {
       const stage = base.kind === 'stage' ? scopes[base.index] : undefined;
-      const scope = new StageScope({ imageEnv: [['BASE', '1']], stage }, made.globals, buildArgs, made.expander);
+      const scope = StageScope.of({ imageEnv: [['BASE', '1']], stage }, made.globals, buildArgs, made.expander);
       for (const instruction of instructions) whole(scope.next(instruction));
       scopes.push(scope);
     }
@@ -157,7 +157,7 @@ describe('variables of a stage', () => {
 
   it('are listed for the steps of RUN, which share a list as long as nothing changes', () => {
     const made = graph('FROM a\nARG k=1\nRUN a\nRUN b\nENV l=22\nARG m\nENV k=33\nARG k\nRUN c');
-    const scope = new StageScope({ imageEnv: [['PATH', '/p']] }, made.globals, new Map(), made.expander);
+    const scope = StageScope.of({ imageEnv: [['PATH', '/p']] }, made.globals, new Map(), made.expander);
     const lists: (readonly string[])[] = [];
     const shown: string[] = [];
     for (const instruction of made.stages[0]?.instructions ?? []) {

@@ -3,7 +3,6 @@ import { posix } from 'node:path';
 import { signalNumber } from '../../text/signals.js';
 import type { AddInstruction, Instruction, RunInstruction } from './ast.js';
 import { DockerfileError } from './dockerfile-error.js';
-import { exposedRanges } from './ports.js';
 
 /**
  * @param instruction with its variables replaced. @param workdir of the stage at this place.
@@ -26,9 +25,6 @@ export function validateInstruction(instruction: Instruction, workdir: string): 
       break;
     case 'STOPSIGNAL':
       if (!isSignal(instruction.signal)) throw new DockerfileError(`invalid signal: ${instruction.signal}`);
-      break;
-    case 'EXPOSE':
-      exposedRanges(instruction.ports);
       break;
     default:
   }

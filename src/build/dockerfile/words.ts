@@ -6,8 +6,20 @@ import { isSpace } from './shell-lexer.js';
 /** The white space between a keyword and its arguments, and between plain arguments. */
 const BLANKS = /[\t\v\f\r ]+/;
 
+/** More words are refused, because an instruction is worked on in one go for all of its words. */
+const MAX_WORDS = 10_000;
+/** Each flag costs more than a word. */
+const MAX_FLAGS = 1000;
+
+/** Returns the words when there are not too many. @throws DockerfileError without lines. */
+export function fewWords<T extends { readonly length: number }>(words: T): T {
+  if (words.length > MAX_WORDS) throw new DockerfileError(`an instruction has more than ${MAX_WORDS} words`);
+  return words;
+}
+
+/** @throws DockerfileError without lines about too many words, as all of these functions. */
 export function splitBlanks(text: string): string[] {
-  return text.split(BLANKS);
+  return fewWords(text.split(BLANKS, MAX_WORDS + 1));
 }
 
 /** Returns what stands before the first blanks and what follows them. */
@@ -29,29 +41,25 @@ export function trimSpace(text: string): string {
 /** Words as in a shell. Quotes and escape characters stay in them: the lexer removes them later. */
 export function shellWords(text: string, escape: string): string[] {
   const words: string[] = [];
-  let word = '';
   let quote = '';
-  let isInside = false;
-  for (let at = 0; at < text.length; at++) {
-    let char = text[at] ?? '';
+  /** Where the word begins; undefined: between words. */
+  let start: number | undefined;
+  let end = text.length;
+  for (let at = 0; at < end; at++) {
+    const char = text[at] ?? '';
     if (quote === '' && isSpace(char)) {
-      if (isInside && word !== '') words.push(word);
-      word = '';
-      isInside = false;
+      if (start !== undefined) fewWords(words).push(text.slice(start, at));
+      start = undefined;
       continue;
     }
-    isInside = true;
+    start ??= at;
     if (char === quote) quote = '';
     else if (quote === '' && (char === '"' || char === "'")) quote = char;
-    else if (char === escape && quote !== "'") {
-      if (at + 1 === text.length) break;
-      word += char;
-      char = text[++at] ?? '';
-    }
-    word += char;
+    // The last escape character has nothing to escape, and is no part of the word.
+    else if (char === escape && quote !== "'" && ++at === text.length) end--;
   }
-  if (isInside && word !== '') words.push(word);
-  return words;
+  if (start !== undefined && start < end) words.push(text.slice(start, end));
+  return fewWords(words);
 }
 
 /** Finds the flags before the arguments: words that begin with two dashes, without their quotes. */
@@ -65,6 +73,7 @@ export function splitFlags(text: string, escape: string): { readonly flags: stri
     at = word.end;
     if (word.text === '--') return { flags, rest: text.slice(at) };
     if (word.text !== '') flags.push(word.text);
+    if (flags.length > MAX_FLAGS) throw new DockerfileError(`an instruction has more than ${MAX_FLAGS} flags`);
   }
 }
 
@@ -96,7 +105,7 @@ export function jsonStrings(text: string): string[] | undefined {
     return undefined;
   }
   if (!Array.isArray(values)) return undefined;
-  return values.map((value: unknown) => {
+  return fewWords(values).map((value: unknown) => {
     if (typeof value === 'string') return Buffer.from(value).toString();
     throw new DockerfileError('when using JSON array syntax, arrays must be comprised of strings only');
   });

@@ -7,11 +7,12 @@ import { type CheckConfig, parseCheckConfig } from '../../build/dockerfile/check
 import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
 import { IgnoreMatcher, ignoreFileNames, parseIgnoreFile } from '../../build/dockerfile/ignore-file.js';
 import { lintReport } from '../../build/dockerfile/lint.js';
-import { listTargets, outlineOf } from '../../build/dockerfile/outline.js';
+import { listTargets, outlineParts } from '../../build/dockerfile/outline.js';
 import { readDockerfile } from '../../build/dockerfile/parse.js';
 import { parsePlatform, type Host } from '../../build/dockerfile/platform.js';
 import { internal } from '../../errors/engine-error.js';
 import { goJson } from '../../text/go-json.js';
+import { inTurns } from '../../text/turns.js';
 import type { LoadedDockerfile } from './dockerfile-source.js';
 import type { DockerfileAttrs } from './frontend-attrs.js';
 import type { Solution } from './solver.js';
@@ -35,7 +36,8 @@ export async function answer(question: Question): Promise<Solution> {
       return lint(question);
     case 'frontend.outline': {
       const dockerfile = await readDockerfile(question.dockerfile.text);
-      const outline = outlineOf(dockerfile, await check(question, dockerfile, { allStages: false }));
+      const checked = await check(question, dockerfile, { allStages: false });
+      const outline = await inTurns(outlineParts(dockerfile, checked));
       return solution(outline, outlineText(outline));
     }
     case 'frontend.targets': {

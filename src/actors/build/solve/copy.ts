@@ -24,6 +24,7 @@ export function copyOperation(
   copied: readonly CopiedPaths[],
 ): Operation {
   const { kind, chown, chmod, destination, exclude } = instruction;
+  const dest = absolutePath(state, destination);
   const planOf = async (work: StepWork): Promise<CopyPlan> => {
     const trees: SourceTree[] = [];
     let isMapped = false;
@@ -40,14 +41,12 @@ export function copyOperation(
   return {
     identity: [
       [kind, chown, chmod, exclude, kind === 'COPY' ? instruction.parents : (instruction.unpack ?? null)],
-      [absolutePath(state, destination), /(?:^|\/)\.{0,2}$/.test(destination), copied],
+      [dest, /(?:^|\/)\.{0,2}$/.test(destination), copied],
     ],
     recipe: {
       operation: {
         file: {
-          actions: copied.flatMap(({ paths }) =>
-            paths.map((src) => ({ Action: { copy: { src, dest: absolutePath(state, destination) } } })),
-          ),
+          actions: copied.flatMap(({ paths }) => paths.map((src) => ({ Action: { copy: { src, dest } } }))),
         },
       },
     },

@@ -34,6 +34,13 @@ describe('a configuration that grows', () => {
     assert.deepEqual(BASE.Labels, { a: '1' });
   });
 
+  it('adds triggers, which leave nothing in the history', () => {
+    const { config, texts } = grown({ OnBuild: ['RUN a'] }, ['ONBUILD RUN b', 'onbuild COPY c /']);
+    assert.deepEqual(config.OnBuild, ['RUN a', 'RUN b', 'COPY c /']);
+    assert.deepEqual(texts, ['', '']);
+    assert.equal(grown({ OnBuild: ['RUN a'] }, ['LABEL a=b']).config.OnBuild?.length, 1);
+  });
+
   it('shares with its base what is not added to, and limits what stages copy', () => {
     const ports = Object.fromEntries(Array.from({ length: 65_536 }, (_, port) => [`${port}/tcp`, {}]));
     const base: ImageRuntimeConfig = { ExposedPorts: ports };
@@ -42,6 +49,6 @@ describe('a configuration that grows', () => {
       assert.equal(grown(base, ['LABEL a=b', 'ENV a=b'], budget).config.ExposedPorts, ports);
     assert.throws(() => {
       for (let stage = 0; stage < 200; stage++) grown(base, ['EXPOSE 1/udp'], budget);
-    }, /the stages have too many labels, ports, volumes and variables/);
+    }, /the stages have too many labels, ports and volumes/);
   });
 });

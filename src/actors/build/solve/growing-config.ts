@@ -10,7 +10,7 @@ import { blamed } from './failure.js';
 import { configText, exposeText } from './history-text.js';
 import type { PlanBudget } from './plan-budget.js';
 
-const GROWING = ['ENV', 'LABEL', 'EXPOSE', 'VOLUME'] as const;
+const GROWING = ['ENV', 'LABEL', 'EXPOSE', 'VOLUME', 'ONBUILD'] as const;
 /** So many members are added together. */
 const MEMBERS = 1000;
 
@@ -25,6 +25,7 @@ export class GrowingConfig {
   #labels: Map<string, string> | undefined;
   #ports: Set<string> | undefined;
   #volumes: Set<string> | undefined;
+  #triggers: string[] | undefined;
 
   /** @param base the configuration that the stage begins with. */
   constructor(
@@ -32,7 +33,10 @@ export class GrowingConfig {
     private readonly budget: PlanBudget,
   ) {}
 
-  /** Takes an instruction over. Returns its text in the history. @throws EngineError with the instruction's lines. */
+  /**
+   * Takes an instruction over. Returns its text in the history, which is empty when it leaves none.
+   * @throws EngineError with the instruction's lines.
+   */
   *take(instruction: GrowingInstruction): Parts<string> {
     switch (instruction.kind) {
       case 'LABEL': {
@@ -51,6 +55,10 @@ export class GrowingConfig {
         this.#volumes ??= new Set(yield* this.#copied(this.base.Volumes, (name) => name));
         for (const volume of instruction.volumes) this.#volumes.add(volume);
         break;
+      case 'ONBUILD':
+        this.#triggers ??= [...(this.base.OnBuild ?? [])];
+        this.#triggers.push(instruction.expression);
+        break;
       default:
       // The scope of the stage has the variables.
     }
@@ -59,19 +67,26 @@ export class GrowingConfig {
 
   /** Returns the configuration with all that was taken. */
   *into(config: ImageRuntimeConfig, { imageEnv }: Pick<StageScope, 'imageEnv'>): Parts<ImageRuntimeConfig> {
-    const [labels, ports, volumes] = [this.#labels, this.#ports, this.#volumes];
+    const [labels, ports, volumes, triggers] = [this.#labels, this.#ports, this.#volumes, this.#triggers];
+    const Env: string[] = [];
+    for (const [key, value] of imageEnv) {
+      Env.push(`${key}=${value}`);
+      if (Env.length % MEMBERS === 0) yield;
+    }
     return {
       ...config,
-      Env: [...imageEnv].map(([key, value]) => `${key}=${value}`),
+      Env,
       ...(labels && { Labels: yield* objectParts(labels.keys(), (name) => labels.get(name) ?? '') }),
       ...(ports && { ExposedPorts: yield* objectParts(ports, () => ({})) }),
       ...(volumes && { Volumes: yield* objectParts(volumes, () => ({})) }),
+      ...(triggers && { OnBuild: triggers }),
     };
   }
 
   *#portsOf({ ports, lines }: Extract<Instruction, { kind: 'EXPOSE' }>): Parts<string[]> {
     try {
       this.budget.ports.spend(ports);
+      yield;
       return yield* exposedPortParts(ports);
     } catch (error) {
       throw blamed(error, { lines });

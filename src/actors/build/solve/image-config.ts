@@ -7,6 +7,7 @@ import { goTime } from '../../../text/go-quote.js';
 import { goJsonParts } from '../../../text/json-parts.js';
 import { objectParts } from '../../../text/object-parts.js';
 import { ownMember } from '../../../text/own-member.js';
+import { sortedParts } from '../../../text/sorted-parts.js';
 import { inTurns, type Parts } from '../../../text/turns.js';
 import { dataLoss } from '../../../errors/engine-error.js';
 import { cachedSteps, inlineCache } from './cached-steps.js';
@@ -14,6 +15,8 @@ import type { Schedule } from './schedule.js';
 import type { PlannedHistory, StagePlan } from './stage-plan.js';
 
 const MS = 1000;
+/** So many entries of the history get their times together. */
+const ENTRIES = 1000;
 
 type RuntimeConfig = NonNullable<ImageConfigDocument['config']>;
 
@@ -26,7 +29,7 @@ export function* imageConfig(
   request: BuildRequest,
 ): Parts<ImageConfigDocument> {
   const epoch = epochOf(request);
-  const history = withTimes(planned, schedule, epoch);
+  const history = yield* withTimes(planned, schedule, epoch);
   const { config, author, architecture, os, variant } = state;
   const tops = topLayer === undefined ? [] : [topLayer];
   const own = { mode: 'min', tops, ...(epoch !== undefined && { epoch }) } as const;
@@ -56,13 +59,19 @@ export function epochOf({ buildArgs }: BuildRequest): number | undefined {
 }
 
 /** Entries without a layer have the time of the layer before them, the first ones that of the first new layer. */
-function withTimes(planned: readonly PlannedHistory[], schedule: Schedule, epoch: number | undefined): ImageHistory[] {
-  const entries = planned.map(({ step, ...entry }) => {
+function* withTimes(
+  planned: readonly PlannedHistory[],
+  schedule: Schedule,
+  epoch: number | undefined,
+): Parts<ImageHistory[]> {
+  const entries: ImageHistory[] = [];
+  for (const { step, ...entry } of planned) {
     const ms = step === undefined ? undefined : (epoch ?? schedule.resultOf(step).createdAt);
-    if (ms !== undefined) return { created: goTime(ms), ...entry };
-    // All that this build adds is of that time.
-    return epoch !== undefined && entry.created === undefined ? { created: goTime(epoch), ...entry } : entry;
-  });
+    // All that this build adds is of the time that the client names.
+    const own = ms ?? (entry.created === undefined ? epoch : undefined);
+    entries.push(own === undefined ? entry : { created: goTime(own), ...entry });
+    if (entries.length % ENTRIES === 0) yield;
+  }
   const firstNew = entries.findIndex(({ created }) => created === undefined);
   let last = entries.slice(Math.max(firstNew, 0)).find(({ created }) => created !== undefined)?.created;
   last ??= entries.findLast(({ created }) => created !== undefined)?.created;
@@ -106,8 +115,7 @@ function* inOrder(config: RuntimeConfig): Parts<RuntimeConfig> {
 }
 
 function* sorted<T>(members: Readonly<Record<string, T>> | null | undefined): Parts<Record<string, T> | undefined> {
-  const names = Object.keys(members ?? {}).sort();
-  yield;
+  const names = yield* sortedParts(Object.keys(members ?? {}));
   return names.length > 0 ? yield* objectParts(names, (name) => ownMember(members, name) as T) : undefined;
 }
 

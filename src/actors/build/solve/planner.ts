@@ -1,5 +1,6 @@
 /** Plans a build: which steps the target needs, what each begins with, and what the image will say. */
 import type { Dockerfile, Instruction } from '../../../build/dockerfile/ast.js';
+import { partsAtLines } from '../../../build/dockerfile/dockerfile-error.js';
 import { formatPlatform, type Platform } from '../../../build/dockerfile/platform.js';
 import { StageScope } from '../../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../../build/dockerfile/stage-graph.js';
@@ -8,7 +9,7 @@ import type { BuildRequest } from '../../../ports/build.js';
 import { inTurns } from '../../../text/turns.js';
 import { buildHost } from '../build-host.js';
 import { basePlatform, type TargetPlatform } from '../target-platform.js';
-import { imageStep } from './base.js';
+import { imageStep, type WantedBase } from './base.js';
 import { checkBuild } from './checks.js';
 import { NamedContexts } from './named-contexts.js';
 import { imageHistory, imageState, scratchState, type StagePlan } from './stage-plan.js';
@@ -17,6 +18,8 @@ import { planScan, type ScannableStage } from './scan.js';
 import { StagePlanner } from './stage-planner.js';
 import type { PlannedStep } from './step.js';
 import { isCounted, platformLabel, StepCounter, StepNames } from './step-names.js';
+
+const MAX_PREFETCHED = 100;
 
 export interface BuildPlan {
   readonly target: StagePlan;
@@ -78,8 +81,7 @@ export class Planner {
   async plan(): Promise<BuildPlan> {
     const graph = this.#graph;
     const reachable = graph.reachable();
-    // Images begin to come at once, whichever stage needs them first.
-    for (const index of reachable) for (const source of this.#sourcesOf(index)) this.#prefetch(index, source);
+    this.#prefetch(reachable);
     for (const { args } of this.#dockerfile.globalArgs) for (const { key } of args) this.inputs.usedArgs.add(key);
     const waiting = reachable.toReversed();
     for (let index = waiting.at(-1); index !== undefined; index = waiting.at(-1)) {
@@ -130,12 +132,20 @@ export class Planner {
     return stage === undefined ? [] : [stage.base, ...[...stage.sources.values()].flat()];
   }
 
-  #prefetch(index: number, source: StageSource | undefined): void {
-    const stage = this.#graph.stages[index];
-    if (stage === undefined || source?.kind !== 'image') return;
-    const { lines } = stage.stage;
-    const platform = source === stage.base ? this.#platformOf(stage) : this.#imagePlatform;
-    this.inputs.images.load({ ...source, platform, lines }).catch(() => undefined);
+  /** Has images begin to come at once, whichever stage needs them first. Of very many, the others wait for theirs. */
+  #prefetch(indexes: readonly number[]): void {
+    const wanted = new Map<string, WantedBase>();
+    for (const index of indexes) {
+      const stage = this.#graph.stages[index];
+      for (const source of this.#sourcesOf(index)) {
+        if (wanted.size === MAX_PREFETCHED) break;
+        if (stage === undefined || source?.kind !== 'image') continue;
+        const platform = source === stage.base ? this.#platformOf(stage) : this.#imagePlatform;
+        const key = `${source.name} ${platform ? formatPlatform(platform) : ''}`;
+        if (!wanted.has(key)) wanted.set(key, { ...source, platform, lines: stage.stage.lines });
+      }
+    }
+    for (const image of wanted.values()) this.inputs.images.load(image).catch(() => undefined);
   }
 
   /** Returns the stages that must be planned before one: triggers of its base may name new ones. */
@@ -191,13 +201,10 @@ export class Planner {
     if (stage.isReplaced) return begin;
     const counter = this.#counter(stage);
     const last = stage.base.kind === 'image' ? await this.#imageStep(stage, counter.next()) : begin.last;
-    if (begin.scope) this.inputs.budget.copy(begin.scope.env.size + begin.scope.args.length);
-    const scope = new StageScope(
-      { imageEnv: variablesOf(begin.state.config.Env ?? []), stage: begin.scope },
-      this.#graph.globals,
-      this.#request.buildArgs,
-      this.#graph.expander,
-    );
+    const { budget, signal } = this.inputs;
+    const base = { imageEnv: variablesOf(begin.state.config.Env ?? []), stage: begin.scope };
+    const made = StageScope.parts(base, this.#graph.globals, this.#request.buildArgs, this.#graph.expander);
+    const scope = await inTurns(partsAtLines(stage.stage.lines, made), signal);
     const planner = new StagePlanner({
       request: this.#request,
       names: this.#names,
@@ -211,7 +218,6 @@ export class Planner {
       usedArgs: this.inputs.usedArgs,
       budget: this.inputs.budget,
     });
-    const { budget, signal } = this.inputs;
     for (const [at, instruction] of stage.instructions.entries()) {
       budget.spend(instruction, scope);
       const sources = await this.#stepsOf(stage, instruction);

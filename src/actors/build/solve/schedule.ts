@@ -36,9 +36,9 @@ export class Schedule {
     }
   }
 
-  /** Returns the steps that can begin and were not returned before. */
-  take(): readonly PlannedStep[] {
-    return this.#ready.splice(0);
+  /** Returns steps that can begin and were not returned before, so many at most, the first ones. */
+  take(most: number): readonly PlannedStep[] {
+    return this.#ready.splice(0, Math.max(most, 0));
   }
 
   complete(digest: string, result: StepResult): void {

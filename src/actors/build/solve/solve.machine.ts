@@ -36,11 +36,14 @@ interface StepEvent {
   readonly error?: unknown;
 }
 
-/** Tells the plan how steps have ended. Returns those that can begin now; after a failure, which cancels all, none. */
-function advance({ solve, ended, error }: Pick<Context, 'solve' | 'ended' | 'error'>): Advance {
+/** So many steps of a build have actors at a time: a Dockerfile may have thousands that wait for nothing. */
+const MAX_RUNNING = 100;
+
+/** Tells the plan how steps have ended. Returns some that can begin now; after a failure, which cancels all, none. */
+function advance({ solve, running, ended, error }: Context): Advance {
   for (const { digest, result } of ended) if (result) solve.complete(digest, result);
   if (error) solve.abort(error);
-  return { told: ended.length, inputs: error ? [] : solve.next() };
+  return { told: ended.length, inputs: error ? [] : solve.next(MAX_RUNNING - running) };
 }
 
 export const solveMachine = setup({
@@ -52,7 +55,7 @@ export const solveMachine = setup({
   },
   actors: {
     plan: effect<void, Solve>((solve) => solve.plan()),
-    advance: effect<Advance, Parameters<typeof advance>[0]>((input) => Promise.resolve(input).then(advance)),
+    advance: effect<Advance, Context>((context) => Promise.resolve(context).then(advance)),
     step: stepMachine,
     export: effect<BuildResult, Solve>((solve) => solve.export()),
     close: effect<void, Solve>((solve) => solve.close()),
@@ -106,7 +109,7 @@ export const solveMachine = setup({
         advancing: {
           invoke: {
             src: 'advance',
-            input: ({ context: { solve, ended, error } }) => ({ solve, ended, error }),
+            input: ({ context }) => context,
             onDone: { target: 'waiting', actions: { type: 'begin', params: ({ event }) => event.output } },
             onError: { target: 'waiting', actions: ['blame', 'forget', 'cancel'] },
           },

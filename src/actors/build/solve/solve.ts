@@ -90,10 +90,10 @@ export class Solve {
     }
   }
 
-  /** Returns the steps that can begin. */
-  next(): readonly StepInput[] {
+  /** Returns steps that can begin, so many at most. */
+  next(most: number): readonly StepInput[] {
     const { schedule } = this.#parts();
-    return schedule.take().map((step) => {
+    return schedule.take(most).map((step) => {
       const { parent, sources } = step;
       const work = {
         tools: this.#tools,

@@ -82,14 +82,16 @@ export class StagePlanner {
   /** @param instruction as the scope of the stage has expanded it. @throws EngineError with its lines. */
   *add(instruction: Instruction, facts: InstructionFacts): Parts<void> {
     if (instruction.kind === 'ARG') for (const { key } of instruction.args) this.input.usedArgs.add(key);
-    if (isGrowing(instruction)) this.#history.push(emptyEntry(yield* this.#growing.take(instruction)));
-    else if (isConfig(instruction)) {
+    if (isGrowing(instruction)) {
+      const text = yield* this.#growing.take(instruction);
+      if (text !== '') this.#history.push(emptyEntry(text));
+    } else if (isConfig(instruction)) {
       const { state, entries } = configured(this.#state, instruction);
       this.#state = state;
       this.#history.push(...entries);
     } else if (instruction.kind === 'RUN') this.#run(instruction, facts);
     else if (instruction.kind === 'WORKDIR') this.#workdir(instruction, facts);
-    else this.#copy(instruction, facts);
+    else yield* this.#copy(instruction, facts);
   }
 
   #addStep({ instruction, name, operation, sources, text }: NewStep): void {
@@ -147,7 +149,7 @@ export class StagePlanner {
     this.#addStep({ instruction, name, operation, sources, text: runText(argv, scope) });
   }
 
-  #copy(instruction: AddInstruction | CopyInstruction, facts: InstructionFacts): void {
+  *#copy(instruction: AddInstruction | CopyInstruction, facts: InstructionFacts): Parts<void> {
     const sources: PlannedStep[] = [];
     const copied: CopiedPaths[] = [];
     const add = (step: PlannedStep | 'none', paths: readonly string[]): void => {
@@ -156,12 +158,14 @@ export class StagePlanner {
     };
     const name = this.#nameOf(instruction, facts);
     const [from] = facts.sources;
-    const remote = instruction.kind === 'ADD' ? instruction.sources.filter(isRemote) : [];
-    const local = instruction.sources.filter((path) => !remote.includes(path));
+    const [local, remote]: [string[], string[]] = [[], []];
+    for (const path of instruction.sources) (instruction.kind === 'ADD' && isRemote(path) ? remote : local).push(path);
     if (local.length > 0) add(from ?? this.input.context(local), local);
+    this.input.budget.fetch(remote.length);
     for (const url of remote) {
       if (instruction.kind !== 'ADD') break;
       const { step, paths } = remoteSource(url, instruction, name);
+      yield;
       sources.push(step);
       copied.push({ source: sources.length - 1, paths, isRemote: true });
     }

@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { whole } from '../../../text/turns.js';
+import { Schedule } from './schedule.js';
+import { newStep, type PlannedStep } from './step.js';
+import type { StepResult } from './step-result.js';
+
+function step(name: string, sources: readonly PlannedStep[] = []): PlannedStep {
+  const operation = { identity: name, perform: () => Promise.reject(new Error('nothing is done')) };
+  return newStep({ name, operation, parent: undefined, sources, lines: undefined, isFresh: false });
+}
+
+const result = {} as StepResult;
+
+test('of many steps that wait for nothing, as many begin as are wanted, and none is forgotten', () => {
+  const first = Array.from({ length: 5 }, (_, at) => step(`first ${at}`));
+  const schedule = whole(Schedule.parts([step('last', first)]));
+  const names = (most: number): string[] => schedule.take(most).map(({ name }) => name);
+  assert.deepEqual(names(2), ['first 0', 'first 1']);
+  assert.deepEqual(names(0), []);
+  assert.deepEqual(names(-1), []);
+  for (const one of first.slice(0, 2)) schedule.complete(one.digest, result);
+  assert.deepEqual(names(9), ['first 2', 'first 3', 'first 4']);
+  for (const one of first.slice(2)) schedule.complete(one.digest, result);
+  assert.deepEqual(names(9), ['last']);
+});
