@@ -10,8 +10,10 @@ import { EventFiles } from './event-files.js';
 import { makeEvent, renderEvent, type StoredEvent } from './event-json.js';
 import { EventSubscriber, type EventSource } from './event-subscriber.js';
 
-/** So many events are in memory; there are more only while they wait for the disk. */
+/** So many events are in memory, besides those that wait for the disk: subscribers that keep up need no file. */
 const RECENT = 1024;
+/** So many are written at once, and then seen: each of many subscribers makes a text of them. */
+const WRITTEN_AT_ONCE = 64;
 /** When the disk takes no events, those beyond this number are given up. */
 const MAX_WAITING = 65_536;
 /** So many subscribers are woken in one turn, because each costs a write to its socket. */
@@ -156,7 +158,8 @@ class StoredEventLog implements EventLog, EventSource {
     // Events that are emitted in the same turn go into the same write.
     await Promise.resolve();
     while (this.#unwritten < this.#next) {
-      const waiting = this.recent.slice(Math.max(0, this.#unwritten - this.#oldest()));
+      const first = Math.max(0, this.#unwritten - this.#oldest());
+      const waiting = this.recent.slice(first, first + WRITTEN_AT_ONCE);
       try {
         const count = await this.files.append(waiting);
         this.#unwritten = (waiting[count - 1]?.sequence ?? this.#unwritten) + 1;
@@ -168,7 +171,7 @@ class StoredEventLog implements EventLog, EventSource {
         break;
       }
       this.#show(this.#unwritten);
-      const surplus = Math.min(this.recent.length - RECENT, this.#unwritten - this.#oldest());
+      const surplus = this.#unwritten - this.#oldest() - RECENT;
       if (surplus > 0) this.recent.splice(0, surplus);
     }
     this.#writing = undefined;

@@ -108,13 +108,14 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
   /** Returns the next events, from memory or, while the subscriber is behind, from disk. */
   async #take(): Promise<readonly StoredEvent[]> {
     const first = this.source.recent[0]?.sequence ?? this.source.next;
-    if (this.#reader || this.#position < first) {
+    if (this.#position < first) {
       this.#reader ??= this.source.files.reader(this.#position);
       const events = (await this.#reader.read()).filter(({ sequence }) => sequence >= this.#position);
       if (events.length > 0) return events;
-      await this.#reader.close();
-      this.#reader = undefined;
     }
+    // Events in memory are not read from files, which may be removed while the subscriber waits.
+    await this.#reader?.close();
+    this.#reader = undefined;
     // Events that are neither on disk nor in memory are lost; the numbers show how many.
     const { recent, next, shown } = this.source;
     const oldest = recent[0]?.sequence ?? next;
