@@ -16,7 +16,7 @@ import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
-import { load } from '../support/image-archives.js';
+import { archiveOf, load, ociLayout } from '../support/image-archives.js';
 import { buildImage, pushImage, sha256, tarOf } from '../support/image-builder.js';
 import { pullOk } from '../support/pulls.js';
 import { waitFor } from '../support/wait.js';
@@ -164,6 +164,14 @@ describe('with snapshots of the supervisor', () => {
     await engineOk(engine, ['rm', 'lied-to']);
     await dockerOk(engine, ['rmi', 'honest:1', lying]);
     await pullOk(engine, registry.reference);
+    const name = 'docker.io/library/lying:2';
+    assert.equal(
+      (await load(engine, archiveOf(ociLayout(image, { 'io.containerd.image.name': name })))).error,
+      undefined,
+    );
+    assert.equal((await inspect(name)).Id, image.digest);
+    assert.ok(!ctr('content', 'ls', '-q').includes(image.digest));
+    await dockerOk(engine, ['rmi', name]);
   });
 
   test('images from before they had manifests keep their IDs, and all goes on with them', async () => {
