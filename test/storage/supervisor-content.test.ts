@@ -92,6 +92,7 @@ test('a blob goes when no lease holds it and no label refers to it', async () =>
   await content.write('one', blobOf(document), source(document).from);
   const labels = { 'containerd.io/gc.ref.content.l.0': sha256(layer) };
   await content.write('one', blobOf(document, labels), () => assert.fail('it is there'));
+  assert.equal((await content.labelsOf(sha256(document)))['containerd.io/gc.ref.content.l.0'], sha256(layer));
   const sizes = (): Promise<(number | undefined)[]> =>
     Promise.all([layer, document].map((bytes) => content.sizeOf(sha256(bytes))));
   const letGo = async (lease: string, bytes: Buffer): Promise<void> => {
@@ -105,4 +106,5 @@ test('a blob goes when no lease holds it and no label refers to it', async () =>
   assert.deepEqual(await sizes(), [1000, 500]);
   await letGo('one', document);
   assert.deepEqual(await sizes(), [undefined, undefined]);
+  assert.deepEqual(await content.labelsOf(sha256(document)), {});
 });
