@@ -24,21 +24,9 @@ export function composeTransfers(
   const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
   const transferPool = createTransferPool(availableParallelism());
   const blobRecords = new BlobRecords(join(dataRoot, driverPath(layers.place, 'image/distribution')));
-  const keptContent =
-    layers.place === SNAPSHOTTER_FEATURE
-      ? new KeptContent({
-          content: supervisor.content,
-          lease: () => leaseOf(join(dataRoot, SNAPSHOTTER_FEATURE)),
-          images,
-          log,
-        })
-      : undefined;
+  const { keptContent, pulledBlobs } = composeBlobs({ dataRoot, log }, { layers, images, supervisor });
   // Blobs go from there to the supervisor, so small ones are wanted too.
   const partialBlobs = new PartialBlobs(temporary.partialDir, keptContent && { minBytes: 0 });
-  // The content store of the supervisor keeps them as well.
-  const pulledBlobs = keptContent
-    ? undefined
-    : new PulledBlobs({ dir: join(dataRoot, driverPath(layers.place, 'image/blobs')), layers, images });
   const pulls = createPullSystem({
     replies,
     records: blobRecords,
@@ -92,4 +80,17 @@ export function composeTransfers(
     pushes,
     exportPool,
   };
+}
+
+/** Makes what keeps blobs of pulled layers: the content store of the supervisor where layers are there, else files. */
+function composeBlobs(
+  { dataRoot, log }: Pick<Base, 'dataRoot' | 'log'>,
+  { layers, images, supervisor }: Pick<Drivers, 'layers' | 'images' | 'supervisor'>,
+): { readonly keptContent?: KeptContent; readonly pulledBlobs?: PulledBlobs } {
+  if (layers.place !== SNAPSHOTTER_FEATURE)
+    return {
+      pulledBlobs: new PulledBlobs({ dir: join(dataRoot, driverPath(layers.place, 'image/blobs')), layers, images }),
+    };
+  const lease = (): string => leaseOf(join(dataRoot, SNAPSHOTTER_FEATURE));
+  return { keptContent: new KeptContent({ content: supervisor.content, lease, images, log }) };
 }
