@@ -54,12 +54,19 @@ export async function readImages(archive: Buffer, base: string): Promise<Readonl
     layers.set(name, known);
     return known;
   };
+  const trees = new Map<string, Promise<Tree>>([['', Promise.resolve(new Map())]]);
+  /** All images have the layers of the base image, so each tree is made once. */
+  const tree = (names: readonly string[]): Promise<Tree> => {
+    const known = trees.get(names.join()) ?? treeOf(tree(names.slice(0, -1)), layer(names.at(-1) ?? ''));
+    trees.set(names.join(), known);
+    return known;
+  };
   const images = JSON.parse(content('manifest.json').toString()) as readonly SavedImage[];
   const loaded = await Promise.all(
     images.map(async ({ Config, RepoTags, Layers }) => ({
       names: RepoTags ?? [],
       document: JSON.parse(content(Config).toString()) as ImageDocument,
-      files: merged(await Promise.all((Layers ?? []).map(layer))),
+      files: sorted(await tree(Layers ?? [])),
     })),
   );
   const below = loaded.find(({ names }) => names.includes(base));
@@ -102,8 +109,7 @@ export function emptyRecord(image: InspectedImage, history: readonly HistoryRow[
 
 interface LoadedImage {
   readonly document: ImageDocument;
-  /** Lines by path. */
-  readonly files: ReadonlyMap<string, string>;
+  readonly files: Tree;
 }
 
 function record({ document, files }: LoadedImage, base: LoadedImage): ImageRecord {
@@ -148,28 +154,33 @@ function stepLine(step: NonNullable<ImageDocument['history']>[number]): string {
   return `${by}${step.comment ? ` | ${step.comment}` : ''}${author}${step.empty_layer ? ' | empty' : ''}`;
 }
 
-/** Puts layers over each other, and returns lines by path, in the order of the paths. */
-function merged(layers: readonly (readonly Entry[])[]): ReadonlyMap<string, string> {
-  const files = new Map<string, string>();
+/** Lines by path. */
+type Tree = ReadonlyMap<string, string>;
+
+/** Puts a layer over what is below it. */
+async function treeOf(below: Promise<Tree>, layer: Promise<readonly Entry[]>): Promise<Tree> {
+  const files = new Map(await below);
+  const entries = await layer;
   const remove = (path: string, itself: boolean): void => {
     if (itself) files.delete(path);
-    for (const other of files.keys()) if (other.startsWith(`${path}/`) || path === '') files.delete(other);
+    const start = path === '' ? '' : `${path}/`;
+    for (const other of files.keys()) if (other.startsWith(start)) files.delete(other);
   };
-  for (const layer of layers) {
-    for (const { path } of layer) {
-      const name = path.slice(path.lastIndexOf('/') + 1);
-      const above = path.slice(0, Math.max(0, path.length - name.length - 1));
-      if (name === '.wh..wh..opq') remove(above, false);
-      else if (name.startsWith('.wh.')) remove((above === '' ? '' : `${above}/`) + name.slice('.wh.'.length), true);
-    }
-    for (const { path, line } of layer) {
-      if (/(?:^|\/)\.wh\./.test(path)) continue;
-      if (!line.includes(' directory ')) remove(path, false);
-      files.set(path, line);
-    }
+  for (const { path } of entries) {
+    const name = path.slice(path.lastIndexOf('/') + 1);
+    const above = path.slice(0, Math.max(0, path.length - name.length - 1));
+    if (name === '.wh..wh..opq') remove(above, false);
+    else if (name.startsWith('.wh.')) remove((above === '' ? '' : `${above}/`) + name.slice('.wh.'.length), true);
   }
-  return new Map([...files].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  for (const { path, line } of entries) {
+    if (/(?:^|\/)\.wh\./.test(path)) continue;
+    if (!line.includes(' directory ')) remove(path, false);
+    files.set(path, line);
+  }
+  return files;
 }
+
+const sorted = (tree: Tree): Tree => new Map([...tree].toSorted(([a], [b]) => (a < b ? -1 : 1)));
 
 interface TarEntry {
   readonly header: {
