@@ -5,11 +5,12 @@
  *
  *   node scripts/run-tests.mjs [part-of-a-path | compiled-file.js ...]
  *
- * A file that fails is run once more, by itself, when all others are done: a fault shows again, a race between the
- * test and a busy machine mostly not. The report names each such file, and the race still wants mending.
+ * A file that fails is run once more, by itself and on the machine's disk, when all others are done: a fault shows
+ * again, a race between the test and a busy machine mostly not. The report names each such file, and the race still
+ * wants mending.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { availableParallelism, tmpdir } from 'node:os';
+import { availableParallelism, freemem, tmpdir } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import { ROOT } from './ensure-packages.mjs';
 import { endSandboxes, runInSandbox } from './sandbox.mjs';
@@ -25,15 +26,29 @@ const IN_MACHINE = 'vm/';
 const COMPILED = join(ROOT, 'dist');
 /** Most of the time a test waits for something: a container that starts, a timer, a disk. */
 const FILES_PER_PROCESSOR = 3;
+/** These are run as those beside the sources. */
+const WITHOUT_DAEMON = 'test/lint';
 /** So many processes run the tests beside the sources. */
 const UNIT_PROCESSES = 2;
-/** Names of files that take longest, though they are not the largest ones. */
+/** Names of files that take longest, though they are not the largest ones: mostly they wait. */
 const LONG = new Set([
   ...['table', 'resume', 'hostile-archives', 'full-disk', 'fsck', 'streams', 'published-ports', 'quickstart'],
-  ...['isolation', 'empty-input', 'cache', 'cache-exchange', 'buildx', 'run', 'archive-limits', 'garbage'],
-  ...['network-crash', 'pipelined-hijack', 'faults-transfers', 'cycles', 'output-kills', 'loopback-ports', 'kills'],
+  ...['isolation', 'empty-input', 'cache', 'cache-exchange', 'buildx', 'run', 'archive-limits', 'garbage', 'health'],
+  ...['network-crash', 'pipelined-hijack', 'faults', 'faults-transfers', 'cycles', 'output-kills', 'loopback-ports'],
   ...['flag-effects', 'driver-overlay2', 'driver-directory', 'driver-fuse-overlayfs', 'driver-btrfs', 'nftables-modes'],
+  ...['kills', 'managed-plugins', 'shim-death', 'supervisor-restart', 'migrate', 'driver-snapshotter', 'legacy-links'],
+  ...['parallel-ranges', 'btrfs-daemon', 'snapshotter-daemon', 'ssh', 'network-plugins', 'compose-today', 'addresses'],
+  ...['provenance', 'outputs', 'images-pull', 'gateway-modes', 'shutdown', 'drivers-agree', 'load', 'tls', 'traces'],
+  ...['firewall-flush', 'upgrade', 'testcontainers', 'build-clients', 'userns-shown', 'sbom', 'volume-plugins'],
 ]);
+/**
+ * The temporary files of these tests are in memory, which takes less processor time than the machine's disk, where the
+ * machine has enough of it. Those of test/storage test how file systems are used, and the table of builds shows which
+ * one is mounted where: they are on the disk. TESTS_ON_DISK=1 has all of them there.
+ */
+const IN_MEMORY = /\/test\/(?:containers|images|network|plugins|streams)\//;
+const MEMORY_BYTES = 6 * 2 ** 30;
+const usesMemory = process.env.TESTS_ON_DISK === undefined && freemem() > MEMORY_BYTES;
 
 const named = process.argv.slice(2).filter((argument) => argument.endsWith('.js'));
 const parts = process.argv.slice(2).filter((argument) => !argument.endsWith('.js'));
@@ -51,8 +66,11 @@ function testFiles(dir) {
     .map((path) => join(COMPILED, path.replace(/ts$/, 'js')));
 }
 
-/** Runs files in one process, prints their report when they are done, and gives their counts and what failed. */
-async function runFiles(files) {
+/**
+ * Runs files in one process, prints their report when they are done, and gives their counts and what failed.
+ * @param inMemory where their own files are.
+ */
+async function runFiles(files, inMemory = usesMemory && files.every((file) => IN_MEMORY.test(file))) {
   const id = (runs += 1);
   const [log, summary] = [join(directory, `${id}.log`), join(directory, `${id}.json`)];
   const started = Date.now();
@@ -61,6 +79,7 @@ async function runFiles(files) {
     cwd: ROOT,
     log,
     timeoutMs: FILE_TIMEOUT_MS,
+    inMemory,
     env: { TEST_SUMMARY: summary },
   });
   const title = files.length === 1 ? relative(COMPILED, files[0]) : `${files.length} files`;
@@ -100,8 +119,8 @@ function longestFirst(files) {
 }
 
 async function runAll() {
-  const units = [...testFiles('src'), ...testFiles('bench')];
-  const others = longestFirst([...named, ...testFiles('test')]);
+  const units = ['src', 'bench', WITHOUT_DAEMON].flatMap((dir) => testFiles(dir));
+  const others = longestFirst([...named, ...testFiles('test')]).filter((file) => !units.includes(file));
   const groups = Array.from({ length: UNIT_PROCESSES }, (_, at) =>
     units.filter((_file, index) => index % UNIT_PROCESSES === at),
   ).filter(({ length }) => length > 0);
@@ -115,7 +134,7 @@ async function runAll() {
   const recovered = [];
   for (const files of again) {
     const first = results.get(files);
-    const second = await runFiles(files);
+    const second = await runFiles(files, false);
     results.set(files, second);
     if (second.failures.length === 0) recovered.push(...first.failures);
   }

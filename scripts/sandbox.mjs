@@ -47,6 +47,8 @@ const NETWORK = [
 
 /** Names of network namespaces are files below /run, which all sandboxes share; there each gets its own directory. */
 const MOUNTS = 'mkdir -p /run/netns && mount -t tmpfs netns /run/netns';
+/** Files in memory cost no processor time for a journal, and go with the sandbox. */
+const FILES_IN_MEMORY = 'mount -t tmpfs -o mode=755 files "$TMPDIR"';
 
 /**
  * Nothing in a sandbox reaches the world. Certificates of the machine for that are left out, because every Node would
@@ -76,11 +78,12 @@ function makeOwn() {
 }
 
 /**
- * Runs a program of this repository in a new sandbox, its output in the file `log`. `timeoutMs` ends all of it.
- * Resolves, once everything is gone, with `status`, the exit code or a text that says how it ended otherwise, and with
- * the processor time that all its processes took.
+ * Runs a program of this repository in a new sandbox, its output in the file `log`. `timeoutMs` ends all of it. Its
+ * temporary directory is on the machine's disk, or with `inMemory` a file system of its own in memory. Resolves, once
+ * everything is gone, with `status`, the exit code or a text that says how it ended otherwise, and with the processor
+ * time that all its processes took.
  */
-export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
+export async function runInSandbox(command, { cwd, log, timeoutMs, inMemory = false, env = {} }) {
   if (isOver) return new Promise(() => {});
   const { mark, temp } = makeOwn();
   const output = openSync(log, 'a');
@@ -102,7 +105,7 @@ export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
       '--',
       'sh',
       '-c',
-      `${NETWORK} && ${MOUNTS} && exec "$@"`,
+      [NETWORK, MOUNTS, ...(inMemory ? [FILES_IN_MEMORY] : []), 'exec "$@"'].join(' && '),
       'sandbox',
       ...command,
     ],

@@ -1,7 +1,7 @@
 /** A daemon can leave these behind on the machine, and they are found so. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 
 export interface ProcessInfo {
   readonly pid: number;
@@ -25,9 +25,13 @@ function mountNamespace(pid: string): string | undefined {
   }
 }
 
-/** A container has them somewhere in its own tree; a namespace that merely copied our mounts has them where we do. */
+/**
+ * A container has them somewhere in its own tree; a namespace that merely copied our mounts has them where we do. What
+ * is mounted is named from the root of its file system, which may be any directory above `dir`.
+ */
 function seesFilesOf(dir: string, mountinfo: string): boolean {
-  return mountinfo.split('\n').some((line) => line.includes(dir) && !line.split(' ')[4]?.startsWith(dir));
+  const name = `/${basename(dir)}/`;
+  return mountinfo.split('\n').some((line) => line.includes(name) && !line.split(' ')[4]?.startsWith(dir));
 }
 
 /**
@@ -160,32 +164,39 @@ export function networkState(): NetworkState {
   return { links: links(), firewall: firewall() };
 }
 
-/**
- * Returns what is left of a daemon, in words; empty is good. In a network namespace of our own every new link or rule
- * is its, on the machine's network only those with its `mark` in the name.
- */
-export function leftovers({
-  dir,
-  mark,
-  before,
-}: {
+/** A daemon, and the machine as it was before. */
+interface Place {
   readonly dir: string;
   readonly mark: string;
   readonly before: NetworkState;
-}): string[] {
-  const now = networkState();
-  const isShared = isMachineNetwork();
-  const added = (kind: string, known: readonly string[], items: readonly string[]): string[] =>
-    items
-      .filter((item) => !known.includes(item) && (!isShared || item.includes(mark)))
-      .map((item) => `${kind} ${item}`);
+}
+
+/**
+ * Returns what is left of a daemon, in words; empty is good. In a network namespace of our own every new link or rule
+ * is its, on the machine's network only those with its `mark` in the name. Rules are told when all else is gone.
+ */
+export function leftovers(place: Place): string[] {
+  const left = things(place);
+  // Programs have to be started to see the rules, and who waits for the end asks several times.
+  return left.length > 0 ? left : rules(place);
+}
+
+function things({ dir, mark, before }: Place): string[] {
   return [
     ...processesOf(dir).map(({ pid, command }) => `process ${pid} ${command}`),
     ...mountsBelow(dir).map((path) => `mount ${path}`),
-    ...added('link', before.links, now.links),
-    ...added('rule', before.firewall, now.firewall),
+    ...added(links(), before.links, mark).map((name) => `link ${name}`),
     ...containerCgroups(mark).map((path) => `cgroup ${path}`),
   ];
+}
+
+function rules({ mark, before }: Place): string[] {
+  return added(firewall(), before.firewall, mark).map((rule) => `rule ${rule}`);
+}
+
+function added(items: readonly string[], known: readonly string[], mark: string): string[] {
+  const isShared = isMachineNetwork();
+  return items.filter((item) => !known.includes(item) && (!isShared || item.includes(mark)));
 }
 
 /** Ends what is left under `dir`, so that a failed test does not spoil the next one. */
