@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -59,8 +59,8 @@ describe('docker build', { skip }, () => {
     assert.equal(shown.Id, iid);
     assert.deepEqual(shown.RepoTags.toSorted(), ['app:1', 'other:latest']);
     assert.equal(shown.Config.Labels['l'], 'v');
-    assert.equal(await dockerOk(engine, ['run', '--rm', 'app:1']), 'hello you');
-    assert.equal(await dockerOk(engine, ['run', '--rm', 'app:1', 'ls', '/app']), 'kept');
+    assert.equal(await engineOk(engine, ['run', '--rm', 'app:1']), 'hello you');
+    assert.equal(await engineOk(engine, ['run', '--rm', 'app:1', 'ls', '/app']), 'kept');
 
     const second = await buildx.ok([...args, '-q', '.'], { in: 'a' });
     assert.equal(second.stdout.trim(), iid);
@@ -89,7 +89,7 @@ describe('docker build', { skip }, () => {
     buildx.write('c/x', 'from a tar');
     const tar = execFileSync('tar', ['-C', join(buildx.directory, 'c'), '-cz', '.']);
     await buildx.ok(['build', '-t', 'tarred', '-'], { input: tar });
-    assert.equal(await dockerOk(engine, ['run', '--rm', 'tarred', 'cat', '/x']), 'from a tar');
+    assert.equal(await engineOk(engine, ['run', '--rm', 'tarred', 'cat', '/x']), 'from a tar');
     const listed = await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Ref}} {{.Status}}']);
     const [line = ''] = listed.stdout.split('\n');
     const ref = line.split(' ')[0]?.split('/').at(-1) ?? '';
@@ -114,7 +114,7 @@ describe('docker build', { skip }, () => {
       'name: shop\nservices: {one: {build: .}, two: {build: {context: ., labels: [a=b]}}}\n',
     );
     await buildx.ok(['compose', 'build'], { in: 'd' });
-    assert.equal(await dockerOk(engine, ['run', '--rm', 'shop-two', 'cat', '/f']), 'composed');
+    assert.equal(await engineOk(engine, ['run', '--rm', 'shop-two', 'cat', '/f']), 'composed');
   });
 
   test('compose watches files: what it copies, what it restarts for, and what it builds again', async () => {
@@ -138,9 +138,9 @@ services:
 `,
     );
     const watch = buildx.start(['compose', 'up', '--build', '--watch'], { in: 'w' });
-    const inside = async (path: string): Promise<string> => (await docker(engine, ['exec', name, 'cat', path])).stdout;
+    const inside = async (path: string): Promise<string> => (await attempt(engine, ['exec', name, 'cat', path])).stdout;
     const name = 'watched-web-1';
-    const startedAt = (): Promise<string> => dockerOk(engine, ['inspect', '-f', '{{.State.StartedAt}}', name]);
+    const startedAt = (): Promise<string> => engineOk(engine, ['inspect', '-f', '{{.State.StartedAt}}', name]);
     try {
       await watch.said(/Watch enabled/);
       const first = await startedAt();

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -45,7 +45,7 @@ after(async () => {
 });
 
 const shown = (name: string, ...command: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['run', '--rm', name, ...command]);
+  engineOk(engine, ['run', '--rm', name, ...command]);
 
 describe('the classic door', () => {
   const remote = async (url: string, query = ''): Promise<{ status: number | undefined; text: string }> => {
@@ -215,7 +215,7 @@ describe('a Dockerfile of BuildKit', { skip }, () => {
     const login = `${url.replace('//', '//me:hidden@')}/git/repo.git#other`;
     const { stderr } = await buildx.ok(['build', '-t', 'secret', '-'], { input: `FROM ${image}\nADD ${login} /x\n` });
     server.wantedLogin = '';
-    assert.doesNotMatch(stderr + (await dockerOk(engine, ['history', '--no-trunc', 'secret'])), /hidden/);
+    assert.doesNotMatch(stderr + (await engineOk(engine, ['history', '--no-trunc', 'secret'])), /hidden/);
   });
 
   test('named contexts are directories, addresses and repositories, also in place of a base', async () => {

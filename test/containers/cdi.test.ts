@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -121,7 +121,7 @@ for (const [what, device, message] of [
   ['an edit of a wrong type', 'example.com/odd=0', /odd.json: device 0: env is of a wrong type/],
 ] as const) {
   test(`refused: ${what}`, async () => {
-    const { status, stderr } = await docker(engine, ['run', '--rm', '--device', device, image, 'true']);
+    const { status, stderr } = await attempt(engine, ['run', '--rm', '--device', device, image, 'true']);
     assert.notEqual(status, 0);
     assert.match(stderr, message);
     assert.equal(await engineOk(engine, ['ps', '-aq']), '');
@@ -147,7 +147,7 @@ test('graphics processors: none, all, by number, by index and by UUID, as specif
   const gpus = (request: string): Promise<string> =>
     engineOk(engine, ['run', '--rm', '--gpus', request, image, 'sh', '-c', 'cd /dev; ls -d fakegpu*']);
   const refused = async (request: string): Promise<string> =>
-    (await docker(engine, ['run', '--rm', '--gpus', request, image, 'true'])).stderr;
+    (await attempt(engine, ['run', '--rm', '--gpus', request, image, 'true'])).stderr;
   assert.match(
     await refused('all'),
     /could not select device driver "" with capabilities: \[\[gpu\]\]: no CDI specification of nvidia.com\/gpu or amd/,
@@ -188,7 +188,7 @@ test('two specifications of equal precedence make a device ambiguous; a later di
     });
   await writeFile(join(dir, 'static', 'one.json'), specification('one'));
   await writeFile(join(dir, 'static', 'two.json'), specification('two'));
-  const { stderr } = await docker(engine, ['run', '--rm', '--device', 'example.com/twice=d', image, 'true']);
+  const { stderr } = await attempt(engine, ['run', '--rm', '--device', 'example.com/twice=d', image, 'true']);
   assert.match(stderr, /conflicting device example.com\/twice=d in .*\.json and .*\.json/);
   await writeFile(join(dir, 'generated', 'three.json'), specification('three'));
   assert.equal(await run(['example.com/twice=d'], 'echo $DEVICE'), 'three');
@@ -198,6 +198,6 @@ test('with the feature switched off there is no such driver', async () => {
   const file = { features: { cdi: false }, 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] };
   await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify(file));
   await callJson(engine.socketPath, 'POST', '/engine/config/reload', {}, 200);
-  const { stderr } = await docker(engine, ['run', '--rm', '--device', 'example.com/full=0', image, 'true']);
+  const { stderr } = await attempt(engine, ['run', '--rm', '--device', 'example.com/full=0', image, 'true']);
   assert.match(stderr, /could not select device driver "cdi" with capabilities: \[\]/);
 });

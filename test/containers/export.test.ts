@@ -6,9 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
 import { describeTree } from '../support/describe-tree.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call } from '../support/http.js';
@@ -49,7 +48,7 @@ test('running and stopped, the tar holds the root file system without what is mo
     '-c',
     'echo v >/vol/inside; echo t >/tf/inside; echo d >/done; exec sleep 1000',
   );
-  while ((await docker(engine, ['exec', 'one', 'test', '-e', '/done'])).status !== 0);
+  while ((await attempt(engine, ['exec', 'one', 'test', '-e', '/done'])).status !== 0);
   const running = names(await exported('one'));
   for (const name of ['bin/busybox', 'etc/passwd', 'done', 'vol/', 'tf/']) assert.ok(running.includes(name), name);
   for (const name of ['vol/inside', 'tf/inside', 'proc/1/', './']) assert.equal(running.includes(name), false, name);

@@ -3,10 +3,9 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
 import { dockerd } from '../support/dockerd.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -93,7 +92,7 @@ test('a link to nothing, to a stopped container, and to one with the network of 
   await ok('create', '--name', 'stopped', image);
   await ok('create', '--name', 'hosted', '--network', 'host', image);
   const refused = async (target: string, message: RegExp): Promise<void> => {
-    const { status, stderr } = await docker(engine, [
+    const { status, stderr } = await attempt(engine, [
       'run',
       '--rm',
       '--pull',

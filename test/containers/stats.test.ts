@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { totalmem, cpus } from 'node:os';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { CliSession, docker } from '../support/cli.js';
+import { CliSession } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
@@ -176,7 +176,7 @@ test('memory and network counters tell what the container did', async () => {
   await ok('run', '-d', '--name', 'web', image, 'sleep', '1000');
   await waitFor(
     'the memory to be used',
-    async () => (await docker(engine, ['exec', 'eater', 'test', '-e', '/tmp/done'])).status === 0,
+    async () => (await attempt(engine, ['exec', 'eater', 'test', '-e', '/tmp/done'])).status === 0,
   );
   assert.ok(((await stats('eater', 'stream=0&one-shot=1')).memory_stats.usage ?? 0) > 20_000_000);
   const before = (await stats('web', 'stream=0&one-shot=1')).networks?.['eth0'];

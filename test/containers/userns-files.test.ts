@@ -5,7 +5,7 @@ import { copyFileSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { getXattr, setXattr } from '../../src/sys/files/xattr.js';
-import { docker } from '../support/cli.js';
+import { attempt } from '../support/engine-commands.js';
 import { call } from '../support/http.js';
 import { archiveOf, oldArchive } from '../support/image-archives.js';
 import { buildImage, buildLayer, sha256, tarOf } from '../support/image-builder.js';
@@ -174,7 +174,7 @@ describe('files', () => {
     });
     assert.equal(reply.status, onDockerd ? 500 : 400);
     assert.match(reply.text, message);
-    if (!onDockerd) assert.notEqual((await docker(remapped.engine, ['exec', 'plain', 'ls', '/beyond'])).status, 0);
+    if (!onDockerd) assert.notEqual((await attempt(remapped.engine, ['exec', 'plain', 'ls', '/beyond'])).status, 0);
     const images = await ok('images', '-aq');
     const archive = archiveOf(oldArchive(buildImage({ layers: [buildLayer([beyond])] }), ['test/beyond:1']));
     assert.match(
@@ -188,7 +188,7 @@ describe('files', () => {
     );
     assert.equal(await ok('images', '-aq'), images);
     assert.match(
-      (await docker(remapped.engine, ['exec', '-u', '70000', 'plain', 'true'])).stdout,
+      (await attempt(remapped.engine, ['exec', '-u', '70000', 'plain', 'true'])).stdout,
       /unmapped u(ser|id)/,
     );
   });

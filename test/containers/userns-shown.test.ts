@@ -4,7 +4,7 @@ import { appendFileSync, existsSync, readdirSync, readFileSync, readlinkSync } f
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
-import { docker } from '../support/cli.js';
+import { attempt } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
@@ -102,14 +102,14 @@ describe('users that are shown files as theirs', () => {
   test('namespaces of others: those with the same users, and no others', async () => {
     for (const kind of ['network', 'pid'])
       assert.equal(await run(`--${kind}`, 'container:plain', IMAGE, 'stat', '-c', '%u:%g', '/content/own'), '1500:50');
-    const refused = await docker(remapped.engine, ['run', '--rm', '--network', 'container:before', IMAGE, 'true']);
+    const refused = await attempt(remapped.engine, ['run', '--rm', '--network', 'container:before', IMAGE, 'true']);
     assert.match(refused.stderr, /cannot share namespaces of a container in the user namespace of the host/);
     for (const file of ['/etc/subuid', '/etc/subgid']) appendFileSync(file, 'engined:1500000000:65536\n');
     const { Id } = await callJson<{ Id: string }>(remapped.engine.socketPath, 'POST', '/containers/create', {
       json: { Image: IMAGE, Cmd: ['sleep', '6000'], HostConfig: { UsernsMode: 'auto' } },
     });
     await ok('start', Id);
-    const other = await docker(remapped.engine, ['run', '--rm', '--pid', `container:${Id}`, IMAGE, 'true']);
+    const other = await attempt(remapped.engine, ['run', '--rm', '--pid', `container:${Id}`, IMAGE, 'true']);
     assert.match(other.stderr, /cannot share namespaces of containers in different user namespaces/);
     await ok('rm', '-f', Id);
     const { status, text } = await call(remapped.engine.socketPath, 'POST', '/containers/create', {

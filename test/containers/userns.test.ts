@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { docker } from '../support/cli.js';
+import { attempt } from '../support/engine-commands.js';
 import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
 import { FIRST, GROUPS, hostGid, hostUid, SECOND } from '../support/remapper.js';
@@ -118,7 +119,7 @@ describe('processes', () => {
     );
     await waitFor(
       'the file',
-      async () => (await docker(remapped.engine, ['exec', 'donor', 'test', '-s', '/dev/shm/f'])).status === 0,
+      async () => (await attempt(remapped.engine, ['exec', 'donor', 'test', '-s', '/dev/shm/f'])).status === 0,
     );
     assert.equal(
       await run(
@@ -284,7 +285,7 @@ describe('the user namespace of the host', () => {
     );
     if (!onDockerd) assert.equal(await create({ UsernsMode: 'bogus' }), '400 invalid user namespace mode: bogus');
     await ok('run', '-d', '--name', 'hosts', '--userns', 'host', '--network', 'host', IMAGE, 'sleep', '6000');
-    const refused = await docker(remapped.engine, ['run', '--rm', '--network', 'container:hosts', IMAGE, 'true']);
+    const refused = await attempt(remapped.engine, ['run', '--rm', '--network', 'container:hosts', IMAGE, 'true']);
     assert.notEqual(refused.status, 0);
     if (!onDockerd)
       assert.match(refused.stderr, /cannot share namespaces of a container in the user namespace of the host/);

@@ -21,8 +21,7 @@ import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { cliCalls } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { removeContainers } from '../support/container-removal.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import { Engine, type EngineKind } from '../support/engine.js';
@@ -48,8 +47,8 @@ let engine: Engine;
 let user: OrdinaryUser;
 let archive: Buffer;
 const cleanup = new Cleanup();
-const { cli, ok } = cliCalls(() => engine);
-const refusal = async (...args: string[]): Promise<string> => (await cli(args)).stderr;
+const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
+const refusal = async (...args: string[]): Promise<string> => (await attempt(engine, args)).stderr;
 const fetchFrom = (address: string): string =>
   spawnSync('curl', ['--globoff', '--silent', '--max-time', '10', `http://${address}/file`], { encoding: 'utf8' })
     .stdout;
@@ -131,7 +130,7 @@ test('containers of a network of their own find each other', async () => {
   await ok('network', 'create', 'own');
   await ok('run', '-d', '--name', 'server', '--network', 'own', IMAGE, ...SERVER);
   const fetched = ['run', '--rm', '--network', 'own', IMAGE, 'wget', '-q', '-O', '-', 'http://server/file'];
-  await waitFor('the server', async () => (await cli(fetched)).stdout === 'of the image\n');
+  await waitFor('the server', async () => (await attempt(engine, fetched)).stdout === 'of the image\n');
   await ok('rm', '-f', 'server');
   await ok('network', 'rm', 'own');
 });

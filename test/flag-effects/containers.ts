@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { docker } from '../support/cli.js';
+import { attempt } from '../support/engine-commands.js';
 import { waitFor } from '../support/wait.js';
 import { ONE, type Group, type Scene } from './scene.js';
 
@@ -77,7 +77,7 @@ export const containers: Group = {
       assert.match(await scene.proc(ONE, 'status'), /^NoNewPrivs:\t1$/m);
     },
     seccompProfile: async (scene) => {
-      const { status, stderr } = await docker(scene.engine, ['exec', ONE, 'ln', '-s', 'target', '/link']);
+      const { status, stderr } = await attempt(scene.engine, ['exec', ONE, 'ln', '-s', 'target', '/link']);
       assert.notEqual(status, 0);
       assert.match(stderr, /No space left on device/);
     },

@@ -11,8 +11,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
@@ -87,7 +86,7 @@ describe('by watermarks', () => {
     const path = `/build?version=2&t=cached:${seed}`;
     const { text } = await call(engine.socketPath, 'POST', path, { headers, body: tarOf(entries) });
     assert.match(text, /moby\.image\.id/);
-    await dockerOk(engine, ['rmi', `cached:${seed}`]);
+    await engineOk(engine, ['rmi', `cached:${seed}`]);
   }
 
   test('the build cache goes first, and no image does while that is enough', async () => {
@@ -100,7 +99,7 @@ describe('by watermarks', () => {
     await waitFor('the log to tell', () => engine.log.includes('removed unused build cache to make room'), 20_000);
     assert.deepEqual(await names(engine), ['new:1', 'old:1']);
     assert.doesNotMatch(engine.log, /removed unused images/);
-    await dockerOk(engine, ['rmi', 'new:1', 'old:1']);
+    await engineOk(engine, ['rmi', 'new:1', 'old:1']);
     await callJson(engine.socketPath, 'POST', '/build/prune?all=1');
   });
 
@@ -122,8 +121,8 @@ describe('by watermarks', () => {
     assert.deepEqual(await names(engine), ['first:1', 'fourth:1', 'used:1']);
     // It is told when all of them are gone.
     await waitFor('the log to tell', () => engine.log.includes('removed unused images to make room'), 20_000);
-    assert.equal((await docker(engine, ['inspect', 'user'])).status, 0);
-    const seen = await dockerOk(engine, [
+    assert.equal((await attempt(engine, ['inspect', 'user'])).status, 0);
+    const seen = await engineOk(engine, [
       'events',
       '--since',
       begin,

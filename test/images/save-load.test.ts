@@ -10,9 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
 import { dockerd, whyNoDockerd } from '../support/dockerd.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -368,7 +367,7 @@ describe('an interrupted load leaves nothing', () => {
       await waitFor('the layers to be gone', () => staged().length === 0);
     }
     assert.equal(layerCount(), layers);
-    assert.equal(await docker(engine, ['image', 'inspect', 'interrupted:1']).then(({ status }) => status), 1);
+    assert.equal(await attempt(engine, ['image', 'inspect', 'interrupted:1']).then(({ status }) => status), 1);
   });
 
   test('when clients go away just as the next layer begins', async () => {

@@ -10,7 +10,7 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
+import { attempt } from '../support/engine-commands.js';
 import { load, refused } from '../support/configurations.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -98,7 +98,7 @@ test('several addresses of every form are served at once, each one once', async 
       assert.equal((await get('localhost', prefixed, path)).text, 'OK');
     for (const path of ['/_ping', '/some/pathological/_ping', '/some/path', '/some'])
       assert.equal((await get('localhost', prefixed, path)).status, 404, path);
-    const { stdout } = await docker(engine, [
+    const { stdout } = await attempt(engine, [
       '-H',
       `tcp://localhost:${prefixed}/some/path`,
       'version',

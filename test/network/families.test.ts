@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call } from '../support/http.js';
@@ -53,8 +52,8 @@ test('a container that disables IPv6 has no address of it, no names, and nobody 
   assert.equal(await ok('inspect', '-f', addresses, 'with'), '10.216.1.3 fd00:1234::2');
   assert.equal(await ok('exec', 'without', 'cat', '/etc/hosts'), '127.0.0.1\tlocalhost\n10.216.1.2\twithout');
   assert.match(await ok('exec', 'with', 'cat', '/etc/hosts'), /^fe00::\tip6-localnet$/m);
-  assert.doesNotMatch((await docker(engine, ['exec', 'with', 'nslookup', '-type=aaaa', 'without'])).stdout, /fd00:/);
-  const refused = await docker(engine, ['network', 'rm', 'both']);
+  assert.doesNotMatch((await attempt(engine, ['exec', 'with', 'nslookup', '-type=aaaa', 'without'])).stdout, /fd00:/);
+  const refused = await attempt(engine, ['network', 'rm', 'both']);
   assert.match(
     refused.stderr,
     /network both has active endpoints \(name:"without" id:"[0-9a-f]{12}", name:"with" id:"[0-9a-f]{12}"\)/,

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
+import { attempt } from '../support/engine-commands.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { openOutside } from '../support/outside.js';
@@ -27,7 +27,7 @@ test('the log names the command that lets containers reach others, and no comman
   cleanup.add(async () => execFileSync('iptables', ['-w', '-P', 'FORWARD', 'ACCEPT']));
   const { engine, image } = await startEngineWithImage(cleanup, engined({ args: ['--firewall-backend=nftables'] }));
   const ping = async (): Promise<number> =>
-    (await docker(engine, ['run', '--rm', image, 'ping', '-c', '1', '-W', '2', THERE])).status;
+    (await attempt(engine, ['run', '--rm', image, 'ping', '-c', '1', '-W', '2', THERE])).status;
   assert.notEqual(await ping(), 0);
   const [, remedy = ''] = / remedy="([^"]*)"/.exec(engine.log) ?? [];
   assert.equal(remedy, 'iptables -P FORWARD ACCEPT', engine.log);

@@ -8,9 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined, isTestingDockerd } from '../support/engined.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -211,7 +210,7 @@ test('isolated: the host has no address on an internal network', async () => {
 
 test('modes that there are not, or that the network cannot have', async () => {
   const refused = async (mode: string, message: string, options: readonly string[] = []): Promise<void> => {
-    const { stderr } = await docker(engine, [
+    const { stderr } = await attempt(engine, [
       'network',
       'create',
       ...options,

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
@@ -82,7 +82,7 @@ test('exposed ports are shown on networks that the host leads to', async () => {
 test('a running container joins and leaves networks: links, names, hosts and the way out follow', async () => {
   await run('db', '--network', 'back');
   await run('app', '--network', 'front');
-  assert.notEqual((await docker(engine, ['exec', 'app', 'nslookup', 'db', '127.0.0.11'])).status, 0);
+  assert.notEqual((await attempt(engine, ['exec', 'app', 'nslookup', 'db', '127.0.0.11'])).status, 0);
   await engineOk(engine, [
     'network',
     'connect',
@@ -98,7 +98,7 @@ test('a running container joins and leaves networks: links, names, hosts and the
   assert.match(await inside('app', 'nslookup', 'store', '127.0.0.11'), /10\.214\.2\.2/);
   assert.match(await inside('db', 'nslookup', 'api', '127.0.0.11'), /10\.214\.2\.77/);
   assert.notEqual(
-    (await docker(engine, ['exec', 'db', 'nslookup', 'store', '127.0.0.11'])).status,
+    (await attempt(engine, ['exec', 'db', 'nslookup', 'store', '127.0.0.11'])).status,
     0,
     'a link is for its owner alone',
   );
@@ -109,7 +109,7 @@ test('a running container joins and leaves networks: links, names, hosts and the
   await engineOk(engine, ['network', 'disconnect', 'back', 'app']);
   assert.match(await inside('app', 'ip', 'route'), /default via 10\.214\.1\.1/);
   assert.doesNotMatch(await inside('app', 'ip', '-o', 'link'), /eth1/);
-  assert.notEqual((await docker(engine, ['exec', 'db', 'nslookup', 'api', '127.0.0.11'])).status, 0);
+  assert.notEqual((await attempt(engine, ['exec', 'db', 'nslookup', 'api', '127.0.0.11'])).status, 0);
   await engineOk(engine, ['rm', '-f', 'app', 'db']);
 });
 
@@ -141,7 +141,7 @@ test(
     execFileSync('mount', ['--bind', hosts, hosts]);
     try {
       execFileSync('mount', ['-o', 'remount,bind,ro', hosts]);
-      const { status } = await docker(engine, ['network', 'connect', 'back', 'firm']);
+      const { status } = await attempt(engine, ['network', 'connect', 'back', 'firm']);
       assert.notEqual(status, 0);
     } finally {
       execFileSync('umount', [hosts]);
@@ -239,7 +239,7 @@ test('a container without networks joins none at its start, whatever it was conn
     HostConfig: { NetworkMode: 'front' },
   };
   assert.equal((await call(engine.socketPath, 'POST', '/containers/create?name=alone', { json })).status, 201);
-  await docker(engine, ['network', 'connect', 'back', 'alone']);
+  await attempt(engine, ['network', 'connect', 'back', 'alone']);
   await engineOk(engine, ['start', 'alone']);
   assert.equal(await inside('alone', 'ip', '-o', 'addr', 'show', 'scope', 'global'), '');
   assert.doesNotMatch(await inside('alone', 'ip', '-o', 'link'), /eth0/);

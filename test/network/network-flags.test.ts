@@ -6,9 +6,8 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { docker } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { FlaggedDaemons, type Scene } from '../support/flagged-daemons.js';
@@ -85,7 +84,7 @@ test('icc and userland-proxy, switched off', (context) =>
       const address = /inet (\S+)\//.exec(own)?.[1] ?? '';
       assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /isolated on/);
       assert.ok(rules('iptables').includes(`-i ${scene.bridge} -o ${scene.bridge} -j DROP`));
-      assert.notEqual((await docker(scene.engine, ['exec', 'one', 'ping', '-c', '1', '-W', '1', address])).status, 0);
+      assert.notEqual((await attempt(scene.engine, ['exec', 'one', 'ping', '-c', '1', '-W', '1', address])).status, 0);
       assert.match(
         execFileSync('busybox', ['ping', '-c', '2', '-W', '2', address], { encoding: 'utf8' }),
         /[12] packets received/,
@@ -181,7 +180,7 @@ test('bridge: one that is there is used as it is and stays; with none there is n
   await daemons.with(['--bridge', 'none'], async (scene) => {
     assert.deepEqual(links(), before);
     assert.doesNotMatch(await engineOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
-    const gateway = await docker(scene.engine, [
+    const gateway = await attempt(scene.engine, [
       'run',
       '--rm',
       '--add-host',
@@ -224,7 +223,7 @@ test('default-address-pool and default-network-opt: what new networks get', () =
       assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
       assert.ok(rules('iptables').includes('-i engffirst -o engffirst -j DROP'));
       assert.match(
-        (await docker(scene.engine, ['network', 'create', 'third'])).stderr,
+        (await attempt(scene.engine, ['network', 'create', 'third'])).stderr,
         /all predefined address pools have been fully subnetted/,
       );
       // A network's own option wins, under either name.
@@ -254,7 +253,7 @@ test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools
     assert.match(addresses('engfsix'), /inet6 fd00:219:0:1::1\/64 /);
     assert.match(addresses('engfsix'), /inet (?:172|192)\./);
     assert.match(
-      (await docker(scene.engine, create('engfmore'))).stderr,
+      (await attempt(scene.engine, create('engfmore'))).stderr,
       /all predefined address pools have been fully subnetted/,
     );
     await engineOk(scene.engine, ['network', 'rm', 'engfsix']);
@@ -303,7 +302,7 @@ async function askNames(scene: Scene): Promise<void> {
     );
     for (const name of ['plain', 'named']) {
       asked.length = 0;
-      await docker(scene.engine, ['exec', name, 'ping', '-c', '1', '-W', '1', 'wanted.in']);
+      await attempt(scene.engine, ['exec', name, 'ping', '-c', '1', '-W', '1', 'wanted.in']);
       assert.deepEqual(
         [...new Set(asked)].filter((each) => each.startsWith('wanted.')).toSorted(),
         ['wanted.in', 'wanted.in.first.example', 'wanted.in.second.example'],

@@ -4,8 +4,8 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, type CliResult } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import type { CliResult } from '../support/cli.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { call } from '../support/http.js';
 import { IpamPluginServer } from '../support/ipam-plugin.js';
@@ -36,7 +36,7 @@ beforeEach(() => {
 after(() => cleanup.run());
 
 const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
-const cli = (...args: string[]): Promise<CliResult> => docker(engine, args);
+const cli = (...args: string[]): Promise<CliResult> => attempt(engine, args);
 const run = (name: string, ...args: string[]): Promise<string> =>
   ok('run', '-d', '--name', name, ...args, image, 'sleep', '1000');
 const inside = (name: string, ...args: string[]): Promise<string> => ok('exec', name, ...args);

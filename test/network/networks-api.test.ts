@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
@@ -66,7 +65,7 @@ test('containers of a network find each other by name, also after the daemon was
   const { status, body } = await call(engine.socketPath, 'DELETE', '/networks/back');
   assert.equal(status, 403);
   assert.match(String(body), /has active endpoints/);
-  assert.match((await docker(engine, ['network', 'create', 'back'])).stderr, /network with name back already exists/);
+  assert.match((await attempt(engine, ['network', 'create', 'back'])).stderr, /network with name back already exists/);
   await engineOk(engine, ['rm', '-f', 'server']);
   assert.equal(await engineOk(engine, ['network', 'rm', 'back']), 'back');
 });

@@ -6,8 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { runInside } from '../support/host-networks.js';
 import { openOutside, type Outside } from '../support/outside.js';
@@ -68,7 +67,7 @@ test('macvlan: containers are on the link of the host with addresses, names and 
   assert.equal(await engineOk(engine, ['inspect', '-f', '{{len .NetworkSettings.Ports}}', 'two']), '0');
   assert.equal(await engineOk(engine, ['ps', '--filter', 'name=two', '--format', '{{.Ports}}']), '');
   assert.match(
-    (await docker(engine, ['run', '--rm', '--network', 'lan', '--ip', '10.215.0.40', image, 'true'])).stderr,
+    (await attempt(engine, ['run', '--rm', '--network', 'lan', '--ip', '10.215.0.40', image, 'true'])).stderr,
     /Address already in use/,
   );
   if (engine.name === 'engined') {
@@ -120,7 +119,7 @@ test('what the kernel has no links for is said, and nothing is left', async () =
     ['macvlan', ['-o', `parent=${lan.link}.7`]],
   ] as const) {
     const links = execFileSync('ip', ['-o', 'link'], { encoding: 'utf8' });
-    const made = await docker(engine, [
+    const made = await attempt(engine, [
       'network',
       'create',
       '-d',
@@ -140,7 +139,7 @@ test('what the kernel has no links for is said, and nothing is left', async () =
 });
 
 test('ipvlan: containers share the MAC address of the link; in layer 3 they leave without a gateway', async (t) => {
-  const made = await docker(engine, [
+  const made = await attempt(engine, [
     'network',
     'create',
     '-d',
@@ -155,12 +154,12 @@ test('ipvlan: containers share the MAC address of the link; in layer 3 they leav
   ]);
   const first =
     made.status === 0
-      ? await docker(engine, ['run', '-d', '--name', 'l3', '--network', 'routed', image, 'sleep', '600'])
+      ? await attempt(engine, ['run', '-d', '--name', 'l3', '--network', 'routed', image, 'sleep', '600'])
       : made;
   if (first.status !== 0) {
     assert.match(first.stderr, /operation not supported/);
-    await docker(engine, ['rm', '-f', 'l3']);
-    await docker(engine, ['network', 'rm', 'routed']);
+    await attempt(engine, ['rm', '-f', 'l3']);
+    await attempt(engine, ['network', 'rm', 'routed']);
     return t.skip('this kernel has no ipvlan');
   }
   assert.match(await inside('l3', 'ip', 'route'), /default dev eth0/);

@@ -10,7 +10,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
 import { removeContainers } from '../support/container-removal.js';
 import { dockerd } from '../support/dockerd.js';
 import { askEcho, startEchoServer, type Protocol, type Question } from '../support/echo-server.js';
@@ -62,7 +61,7 @@ async function start(proxy: boolean): Promise<Engine> {
   );
   image = started.image;
   const { engine } = started;
-  await dockerOk(engine, [
+  await engineOk(engine, [
     'network',
     'create',
     '--ipv6',
@@ -102,7 +101,7 @@ interface Peer {
 async function run(engine: Engine, name: string, network: string, ...options: readonly string[]): Promise<Peer> {
   await engineOk(engine, ['run', '-d', '--name', name, '--network', network, ...options, image, 'sleep', '600']);
   const [netns = '', v4 = '', v6 = ''] = (
-    await dockerOk(engine, [
+    await engineOk(engine, [
       'inspect',
       '-f',
       '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}',

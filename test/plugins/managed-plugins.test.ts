@@ -5,7 +5,8 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { cliCalls } from '../support/cli.js';
+import { type CliResult, docker } from '../support/cli.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { startEngineWithRegistry, type EngineWithRegistry } from '../support/engine-with-image.js';
@@ -30,7 +31,8 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-const { cli, ok } = cliCalls(() => engine);
+const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
+const cli = (args: readonly string[]): Promise<CliResult> => attempt(engine, args);
 
 /** The process of the only plugin that runs, as the supervisor knows it; '' for none. */
 async function taskPid(): Promise<string> {
@@ -157,7 +159,7 @@ describe('a managed log plugin', () => {
     const script = 'echo one; echo two >&2; until [ -e /go ]; do sleep 0.1; done; echo three';
     const id = await ok('run', '-d', '--name', 'told', '--log-driver', 'team/logs', image, 'sh', '-c', script);
     await waitFor('the plugin to take two', () => engine.log.includes('/told took two'));
-    const got = await cli(['logs', 'told']);
+    const got = await docker(engine, ['logs', 'told']);
     assert.deepEqual([got.stdout, got.stderr], ['one\n', 'two\n']);
     const last = await cli(['logs', '-t', '--tail', '1', 'told']);
     assert.match(`${last.stdout}${last.stderr}`, /^20\S+Z (one|two)\n$/);

@@ -9,8 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { runInside } from '../support/host-networks.js';
@@ -52,7 +51,7 @@ for (const args of [[], ['--userland-proxy=false'], ['--userland-proxy=false', '
       await waitFor('the server', () => here('127.0.0.1', '8090').includes('hello'));
       assert.match(there(HOST, '8080'), /hello/, 'the neighbour reaches a port of the host');
       assert.doesNotMatch(there('127.0.0.1', '8090'), /hello/, 'the neighbour');
-      const gateway = await dockerOk(engine, [
+      const gateway = await engineOk(engine, [
         'network',
         'inspect',
         '-f',
@@ -61,7 +60,7 @@ for (const args of [[], ['--userland-proxy=false'], ['--userland-proxy=false', '
       ]);
       const attack = `me=$(hostname -i); ${sendTo(gateway, '$me')}; ${FETCH}`;
       const contained = async (where: string): Promise<string> =>
-        (await docker(engine, ['run', '--rm', '--privileged', image, 'sh', '-c', `${attack} ${where}`])).stdout;
+        (await attempt(engine, ['run', '--rm', '--privileged', image, 'sh', '-c', `${attack} ${where}`])).stdout;
       assert.match(await contained(`${gateway} 8080`), /hello/, 'a container reaches a port of the host');
       assert.doesNotMatch(await contained('127.0.0.1 8090'), /hello/, 'a container');
       await engineOk(engine, ['rm', '-f', 'served']);

@@ -10,7 +10,7 @@ import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { assertWithin } from '../support/disk.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
@@ -48,11 +48,11 @@ describe('on btrfs', { skip: reason }, () => {
   let engine: Engine;
   let data: string;
   const kind = (...args: string[]): EngineKind => engined({ args: ['--data-root', join(disk.path, 'data'), ...args] });
-  const run = (...args: string[]): Promise<string> => dockerOk(engine, ['run', '--network', 'none', ...args]);
+  const run = (...args: string[]): Promise<string> => engineOk(engine, ['run', '--network', 'none', ...args]);
   const shell = (name: string, command: string, ...options: string[]): Promise<string> =>
     run('--name', name, ...options, 'busybox:1', 'sh', '-c', command);
   const treeOf = async (name: string): Promise<string> =>
-    join(data, 'btrfs/writable', await dockerOk(engine, ['inspect', '-f', '{{.Id}}', name]), 'tree');
+    join(data, 'btrfs/writable', await engineOk(engine, ['inspect', '-f', '{{.Id}}', name]), 'tree');
   const fsck = (): Promise<Fsck> => callJson<Fsck>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
 
   before(async () => {
@@ -67,15 +67,15 @@ describe('on btrfs', { skip: reason }, () => {
 
   test('containers have the files of their image, and commit, diff, cp, export and build work', async () => {
     assert.equal(await shell('first', 'cat /etc/new; ls /etc/gone 2>&1 | wc -l; rm /etc/old; echo x >/y'), 'new1');
-    assert.deepEqual((await dockerOk(engine, ['diff', 'first'])).split('\n').sort(), ['A /y', 'C /etc', 'D /etc/old']);
-    await dockerOk(engine, ['commit', 'first', 'committed:1']);
+    assert.deepEqual((await engineOk(engine, ['diff', 'first'])).split('\n').sort(), ['A /y', 'C /etc', 'D /etc/old']);
+    await engineOk(engine, ['commit', 'first', 'committed:1']);
     assert.match(
-      (await docker(engine, ['run', '--rm', '--network', 'none', 'committed:1', 'cat', '/y', '/etc/old'])).stdout,
+      (await attempt(engine, ['run', '--rm', '--network', 'none', 'committed:1', 'cat', '/y', '/etc/old'])).stdout,
       /^x/,
     );
     assert.match(await run('--rm', 'committed:1', 'sh', '-c', 'ls /etc'), /^(?!.*old)/s);
     const copied = join(engine.dir, 'y');
-    await dockerOk(engine, ['cp', 'first:/y', copied]);
+    await engineOk(engine, ['cp', 'first:/y', copied]);
     assert.equal(readFileSync(copied, 'utf8'), 'x\n');
     const dockerfile = 'FROM busybox:1\nRUN echo built >/built && rm /etc/new\nCOPY --from=committed:1 /y /copied\n';
     await dockerOk(engine, ['build', '-q', '-t', 'built:1', '-'], { input: dockerfile });
@@ -109,7 +109,7 @@ describe('on btrfs', { skip: reason }, () => {
     assert.equal(await sized('half', 10), String(10 * MIB));
     const bytes = Number(
       (
-        await docker(engine, [
+        await attempt(engine, [
           'run',
           '--name',
           'full',
@@ -164,7 +164,7 @@ describe('on btrfs', { skip: reason }, () => {
       ['size=1P', /larger than the file system of the data root/],
       ['colour=green', /Unknown option colour/],
     ] as const)
-      assert.match((await docker(engine, ['create', '--storage-opt', option, 'busybox:1'])).stderr, message, option);
+      assert.match((await attempt(engine, ['create', '--storage-opt', option, 'busybox:1'])).stderr, message, option);
     assert.deepEqual(readdirSync(join(data, 'btrfs/writable')), before);
     assert.deepEqual(readdirSync(join(data, 'btrfs/staging')), []);
   });
@@ -205,14 +205,14 @@ describe('on btrfs', { skip: reason }, () => {
     for (const name of layers()) if (!before.has(name)) deleteSubvolume(join(data, 'btrfs/layers', name, 'tree'));
     const create = ['create', '--name', 'other', 'other:1', 'sh'];
     assert.match(
-      (await docker(engine, create)).stderr,
+      (await attempt(engine, create)).stderr,
       /the files of a layer, .*, were deleted: remove the images that have it/,
     );
-    await dockerOk(engine, ['rmi', 'other:1']);
+    await engineOk(engine, ['rmi', 'other:1']);
     await load(engine, other);
     await engineOk(engine, create);
     await engineOk(engine, ['rm', 'other']);
-    await dockerOk(engine, ['rmi', 'other:1']);
+    await engineOk(engine, ['rmi', 'other:1']);
   });
 
   test('df agrees with the file system, and fsck finds nothing', async () => {
@@ -226,7 +226,7 @@ describe('on btrfs', { skip: reason }, () => {
     await waitFor('the trash to be empty', () => readdirSync(join(data, 'btrfs/trash')).length === 0);
     const [usedBefore, sizeBefore] = [used(), await size()];
     await shell('large', 'dd if=/dev/urandom of=/large bs=1M count=100 2>/dev/null');
-    await dockerOk(engine, ['commit', 'large', 'large:1']);
+    await engineOk(engine, ['commit', 'large', 'large:1']);
     // The difference that the commit was made of shares its blocks with the container.
     await waitFor('the trash to be empty', () => readdirSync(join(data, 'btrfs/trash')).length === 0);
     const [usedAfter, sizeAfter] = [used(), await size()];
@@ -245,7 +245,7 @@ describe('selection', { skip: reason }, () => {
     const root = join(disk.path, 'data');
     const start = (...args: string[]): Promise<Engine> =>
       Engine.start(engined({ args: ['--data-root', root, ...args] }));
-    const driverOf = (engine: Engine): Promise<string> => dockerOk(engine, ['info', '-f', '{{.Driver}}']);
+    const driverOf = (engine: Engine): Promise<string> => engineOk(engine, ['info', '-f', '{{.Driver}}']);
     const use = async <T>(args: readonly string[], work: (engine: Engine) => Promise<T>): Promise<T> => {
       const engine = await start(...args);
       try {
@@ -261,8 +261,8 @@ describe('selection', { skip: reason }, () => {
     await use([], async (engine) => assert.equal(await driverOf(engine), 'btrfs'));
     await use(['--storage-driver', 'overlay2'], async (engine) => {
       assert.equal(await driverOf(engine), 'overlay2');
-      assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
-      assert.equal(await dockerOk(engine, ['images', '-q']), '');
+      assert.equal(await engineOk(engine, ['ps', '-aq']), '');
+      assert.equal(await engineOk(engine, ['images', '-q']), '');
       await load(engine, archive);
       await engineOk(engine, ['create', '--name', 'of-overlay2', 'busybox:1']);
       assert.match(
@@ -284,9 +284,9 @@ describe('selection', { skip: reason }, () => {
       ['overlay2', 'of-overlay2'],
     ] as const)
       await use(['--storage-driver', driver], async (engine) => {
-        assert.equal(await dockerOk(engine, ['ps', '-a', '--format', '{{.Names}}']), container);
+        assert.equal(await engineOk(engine, ['ps', '-a', '--format', '{{.Names}}']), container);
         assert.equal(
-          await dockerOk(engine, ['run', '--rm', '--network', 'none', 'busybox:1', 'cat', '/etc/new']),
+          await engineOk(engine, ['run', '--rm', '--network', 'none', 'busybox:1', 'cat', '/etc/new']),
           'new',
         );
       });

@@ -10,7 +10,7 @@ import { BtrfsDisk } from '../support/btrfs-disk.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker } from '../support/cli.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -243,16 +243,16 @@ describe('kills in the middle', () => {
         () => pull(engine, `${registry.host}/churn:1`),
         () => docker(engine, ['push', `${registry.host}/churn:1`]),
         () => call(engine.socketPath, 'GET', `/images/get?names=${registry.host}/churn:1`),
-        () => docker(engine, ['commit', 'kept', 'committed:1']),
+        () => attempt(engine, ['commit', 'kept', 'committed:1']),
         () =>
           call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported&tag=1', {
             body: tar,
             headers: { 'Content-Type': 'application/x-tar' },
           }),
-        () => docker(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
+        () => attempt(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
         () => call(engine.socketPath, 'POST', prune),
         () =>
-          docker(engine, [
+          attempt(engine, [
             'run',
             '--rm',
             '--network',
@@ -262,8 +262,8 @@ describe('kills in the middle', () => {
             '-c',
             'head -c 2000000 /dev/zero >/f',
           ]),
-        () => docker(engine, ['create', '--name', 'churn', registry.reference]),
-        () => docker(engine, ['rm', '-f', 'churn']),
+        () => attempt(engine, ['create', '--name', 'churn', registry.reference]),
+        () => attempt(engine, ['rm', '-f', 'churn']),
       ];
       await call(engine.socketPath, 'POST', prune);
       await engine.stop();
@@ -277,10 +277,10 @@ describe('kills in the middle', () => {
         await Promise.all(under);
       }
       await engine.start();
-      await docker(engine, ['rm', '-f', 'churn']);
+      await attempt(engine, ['rm', '-f', 'churn']);
       const containers = (await engineOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n');
       const kept = await engineOk(engine, ['inspect', '--format', '{{.Id}}', 'kept']);
-      for (const id of containers) if (id !== kept) await docker(engine, ['rm', '-f', id]);
+      for (const id of containers) if (id !== kept) await attempt(engine, ['rm', '-f', id]);
       await call(engine.socketPath, 'POST', prune);
       assert.deepEqual((await online(true)).findings, []);
       await stillWhole();

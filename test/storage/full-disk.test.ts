@@ -7,8 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Reserve } from '../../src/sys/files/reserve.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -72,7 +71,7 @@ test('what cannot be written has not happened: renames, limits, tags, networks, 
   await refused(() => post('/containers/rests/start'));
   const check = async (): Promise<void> => {
     assert.deepEqual(await names(), ['/rests', '/up']);
-    assert.notEqual((await docker(engine, ['inspect', 'other'])).status, 0);
+    assert.notEqual((await attempt(engine, ['inspect', 'other'])).status, 0);
     assert.equal(
       (await callJson<{ HostConfig: { Memory: number } }>(engine.socketPath, 'GET', '/containers/up/json')).HostConfig
         .Memory,
@@ -93,9 +92,9 @@ test('what cannot be written has not happened: renames, limits, tags, networks, 
 });
 
 test('an end is on disk whatever is left, the daemon starts, and everything can be removed', async () => {
-  await dockerOk(engine, ['network', 'create', 'net']);
-  await dockerOk(engine, ['volume', 'create', 'vol']);
-  await dockerOk(engine, ['tag', image, 'second:1']);
+  await engineOk(engine, ['network', 'create', 'net']);
+  await engineOk(engine, ['volume', 'create', 'vol']);
+  await engineOk(engine, ['tag', image, 'second:1']);
   const id = await engineOk(engine, [
     'run',
     '-d',
@@ -127,20 +126,20 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
     assert.equal((await post(`/images/${image}/tag?repo=many&tag=${tag}`)).status, 201);
   for (let tag = 1; tag <= TAGS; tag++) {
     disk.fill();
-    await dockerOk(engine, ['rmi', `many:${tag}`]);
+    await engineOk(engine, ['rmi', `many:${tag}`]);
   }
   disk.fill();
-  await dockerOk(engine, ['rmi', 'second:1']);
+  await engineOk(engine, ['rmi', 'second:1']);
   await engineOk(engine, ['network', 'rm', 'net']);
   await engineOk(engine, ['volume', 'rm', 'vol']);
-  await dockerOk(engine, ['container', 'prune', '-f']);
-  await dockerOk(engine, ['image', 'prune', '-a', '-f']);
+  await engineOk(engine, ['container', 'prune', '-f']);
+  await engineOk(engine, ['image', 'prune', '-a', '-f']);
   assert.deepEqual(
-    [await names(), await dockerOk(engine, ['images', '-q']), await dockerOk(engine, ['volume', 'ls', '-q'])],
+    [await names(), await engineOk(engine, ['images', '-q']), await engineOk(engine, ['volume', 'ls', '-q'])],
     [[], '', ''],
   );
   // The space that removals gave back is enough to work again.
-  await dockerOk(engine, ['volume', 'create', 'vol']);
+  await engineOk(engine, ['volume', 'create', 'vol']);
   await engineOk(engine, ['volume', 'rm', 'vol']);
   disk.free();
 });
@@ -209,7 +208,7 @@ test('a full disk: the pull fails and says why, what there was stays, and there 
       images.flatMap(({ RepoTags }) => RepoTags),
       [image],
     );
-    assert.equal(await dockerOk(small, ['run', '--rm', image, 'echo', 'still here']), 'still here');
+    assert.equal(await engineOk(small, ['run', '--rm', image, 'echo', 'still here']), 'still here');
     await small.stop();
     execFileSync('umount', [join(small.dir, 'data')]);
     await small.close();

@@ -9,7 +9,7 @@ import { delimiter, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
@@ -106,7 +106,7 @@ describe('with fuse-overlayfs', () => {
   test('a size is refused, and leaves nothing', async () => {
     const place = join(engine.dir, 'data', DRIVER, 'writable');
     const before = readdirSync(place);
-    const { stderr } = await docker(engine, ['create', '--storage-opt', 'size=1G', 'busybox:1']);
+    const { stderr } = await attempt(engine, ['create', '--storage-opt', 'size=1G', 'busybox:1']);
     assert.match(stderr, /--storage-opt size is not supported by the storage driver fuse-overlayfs/);
     assert.deepEqual(readdirSync(place), before);
   });
@@ -130,14 +130,14 @@ describe('with fuse-overlayfs', () => {
 
   test('a process that somebody killed is told of, and the next start of the container mounts afresh', async () => {
     await run('-d', '--name', 'hit', 'busybox:1', 'sh', '-c', 'echo x >>/kept; exec sleep 1000');
-    await waitFor('the file', async () => (await docker(engine, ['exec', 'hit', 'cat', '/kept'])).stdout === 'x\n');
+    await waitFor('the file', async () => (await attempt(engine, ['exec', 'hit', 'cat', '/kept'])).stdout === 'x\n');
     process.kill(await serverOf('hit'), 'SIGKILL');
     await waitFor('the log to tell', () => /fuse-overlayfs of a container was ended/.test(engine.log));
-    assert.notEqual((await docker(engine, ['exec', 'hit', 'true'])).status, 0);
+    assert.notEqual((await attempt(engine, ['exec', 'hit', 'true'])).status, 0);
     await engineOk(engine, ['restart', '-t', '0', 'hit']);
     await waitFor(
       'both lines',
-      async () => (await docker(engine, ['exec', 'hit', 'cat', '/kept'])).stdout === 'x\nx\n',
+      async () => (await attempt(engine, ['exec', 'hit', 'cat', '/kept'])).stdout === 'x\nx\n',
     );
     assert.deepEqual((await fsck()).findings, []);
   });
@@ -151,7 +151,7 @@ describe('with fuse-overlayfs', () => {
     await engineOk(engine, ['restart', '-t', '0', 'hit']);
     await waitFor(
       'three lines',
-      async () => (await docker(engine, ['exec', 'hit', 'cat', '/kept'])).stdout === 'x\nx\nx\n',
+      async () => (await attempt(engine, ['exec', 'hit', 'cat', '/kept'])).stdout === 'x\nx\nx\n',
     );
     await engineOk(engine, ['rm', '-f', 'hit']);
     assert.deepEqual(servers(), []);

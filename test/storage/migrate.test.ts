@@ -13,7 +13,7 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { describeTree, withoutInit } from '../support/describe-tree.js';
 import { engined } from '../support/engined.js';
@@ -129,7 +129,7 @@ describe('migrate', { skip: noBtrfs() }, () => {
       'rm -rf /only; chmod 750 /home; touch -d @1600000000 /made/deep; rm -f /bin/wget; ' +
       '[ -e /made/fifo ] || mkfifo /made/fifo';
     for (let i = 0; i < CONTAINERS; i++)
-      await dockerOk(engine, [
+      await engineOk(engine, [
         'run',
         '--network',
         'none',
@@ -147,12 +147,12 @@ describe('migrate', { skip: noBtrfs() }, () => {
 
   test('it is refused while the daemon or a container runs, without room, and for what is no driver', async () => {
     await refused(['--to', 'btrfs'], /is in use by process \d+/);
-    await dockerOk(engine, ['run', '-d', '--network', 'none', '--name', 'runs', 'image:0', 'sleep', '1000']);
+    await engineOk(engine, ['run', '-d', '--network', 'none', '--name', 'runs', 'image:0', 'sleep', '1000']);
     await engine.stop();
     await refused(['--to', 'btrfs'], /containers are running: runs; start the daemon, stop them/);
     await engine.start();
-    await dockerOk(engine, ['rm', '-f', 'runs']);
-    await dockerOk(engine, [
+    await engineOk(engine, ['rm', '-f', 'runs']);
+    await engineOk(engine, [
       'run',
       '--network',
       'none',
@@ -171,7 +171,7 @@ describe('migrate', { skip: noBtrfs() }, () => {
     await refused([], /give either --to DRIVER or --remove DRIVER/);
     assert.equal(existsSync(join(data, 'migration.json')), false);
     await engine.start();
-    await dockerOk(engine, ['rm', 'large']);
+    await engineOk(engine, ['rm', 'large']);
     await engine.stop();
   });
 
@@ -198,7 +198,7 @@ describe('migrate', { skip: noBtrfs() }, () => {
       assert.deepEqual(await seen(), before1);
       const report = await callJson<{ findings: unknown[] }>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
       assert.deepEqual(report.findings, []);
-      assert.equal(await dockerOk(engine, ['start', '-a', 'c3']), '3');
+      assert.equal(await engineOk(engine, ['start', '-a', 'c3']), '3');
       before1 = await seen();
       await engine.stop();
       const removed = await migrate(['--remove', from]);

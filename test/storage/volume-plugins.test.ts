@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, type CliResult } from '../support/cli.js';
-import { engineOk } from '../support/engine-commands.js';
+import type { CliResult } from '../support/cli.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { call, callJson } from '../support/http.js';
 import { VolumePluginServer } from '../support/volume-plugin.js';
@@ -27,7 +27,7 @@ before(async () => {
 after(() => cleanup.run());
 
 const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
-const cli = (...args: string[]): Promise<CliResult> => docker(engine, args);
+const cli = (...args: string[]): Promise<CliResult> => attempt(engine, args);
 const listed = async (filters: unknown = {}): Promise<{ names: string[]; warnings: string[] | null }> => {
   const { Volumes, Warnings } = await callJson<{ Volumes: { Name: string }[]; Warnings: string[] | null }>(
     engine.socketPath,

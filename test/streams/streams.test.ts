@@ -6,7 +6,8 @@ import { Agent, request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cleanup } from '../support/cleanup.js';
-import { CliSession, dockerOk } from '../support/cli.js';
+import { CliSession } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
 import {
   connectAndLeave,
   inParallel,
@@ -48,7 +49,7 @@ async function container(command: readonly string[], options: object = {}): Prom
   return Id;
 }
 
-const remove = (id: string): Promise<string> => dockerOk(engine, ['rm', '-f', id]);
+const remove = (id: string): Promise<string> => engineOk(engine, ['rm', '-f', id]);
 const subscribers = async (): Promise<number> =>
   (await callJson<{ NEventsListener: number }>(engine.socketPath, 'GET', '/info')).NEventsListener;
 

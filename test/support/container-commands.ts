@@ -56,6 +56,17 @@ export const CREATE_FLAGS: Readonly<Record<string, Flag>> = {
 };
 export const RUN_FLAGS: typeof CREATE_FLAGS = { ...CREATE_FLAGS, '-d': 'alone' };
 
+/** How a command ended in a container that could be run. */
+export class CommandFailure extends Error {
+  constructor(
+    readonly status: number,
+    readonly stdout: string,
+    readonly stderr: string,
+  ) {
+    super(`${status}: ${stderr}${stdout}`);
+  }
+}
+
 export const refusal = ({ text }: Reply): string =>
   `Error response from daemon: ${(JSON.parse(text) as { message: string }).message}`;
 
@@ -63,24 +74,24 @@ export async function create(engine: Engine, words: readonly string[], flags: Fl
   return createOr(1, engine, words, flags);
 }
 
-/** Gives the ID of a container that runs in the background, else its output when it has ended. */
+/** Gives a line with the ID of a container that runs in the background, else its output when it has ended. */
 export async function run(engine: Engine, words: readonly string[], flags: Flags): Promise<string> {
   const id = await createOr(NOT_RUN, engine, words, flags);
   if (flags.has('-d')) {
-    await start(engine, id);
-    return id;
+    await startOrGo(engine, id, flags);
+    return `${id}\n`;
   }
   const output = await open(engine.socketPath, 'POST', `/containers/${id}/attach?stream=1&stdout=1&stderr=1`);
   const condition = flags.has('--rm') ? 'removed' : 'next-exit';
   const ended = await open(engine.socketPath, 'POST', `/containers/${id}/wait?condition=${condition}`);
   try {
-    await start(engine, id);
+    await startOrGo(engine, id, flags);
     const bytes: Buffer[] = [];
     for await (const chunk of output.message) bytes.push(chunk as Buffer);
     const { stdout, stderr } = separated(Buffer.concat(bytes));
     const { StatusCode } = JSON.parse(await textOf(ended.message)) as { StatusCode: number };
-    if (StatusCode !== 0) throw new Error(`${StatusCode}: ${stderr}${stdout}`);
-    return stdout.replace(/\n$/, '');
+    if (StatusCode !== 0) throw new CommandFailure(StatusCode, stdout, stderr);
+    return stdout;
   } finally {
     for (const reply of [output, ended]) reply.close();
   }
@@ -151,9 +162,25 @@ async function createOr(
   return (JSON.parse(made.text) as { Id: string }).Id;
 }
 
+/** Starts it. As the CLI does, it waits until a container that was not to stay is gone when it cannot be started. */
+async function startOrGo(engine: Engine, id: string, flags: Flags): Promise<void> {
+  try {
+    await start(engine, id);
+  } catch (error) {
+    if (flags.has('--rm')) await call(engine.socketPath, 'POST', `/containers/${id}/wait?condition=removed`);
+    throw error;
+  }
+}
+
 async function start(engine: Engine, id: string): Promise<void> {
   const started = await call(engine.socketPath, 'POST', `/containers/${id}/start`);
-  if (started.status >= 400) throw new Error(`${NOT_RUN}: ${refusal(started)}`);
+  if (started.status >= 400) throw new Error(`${statusOf(started.text)}: ${refusal(started)}`);
+}
+
+/** Returns what the CLI ends with when a container cannot be started: as shells do, where the program is at fault. */
+function statusOf(said: string): number {
+  if (/executable file not found|no such file or directory/.test(said)) return 127;
+  return /permission denied|is a directory/.test(said) ? 126 : NOT_RUN;
 }
 
 /** Returns what stands before and after the first equals sign. */

@@ -7,7 +7,8 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { docker, type CliResult } from './cli.js';
+import type { CliResult } from './cli.js';
+import { attempt } from './engine-commands.js';
 import { FileEngine } from './file-engine.js';
 import { call, type Reply } from './http.js';
 import { waitFor } from './wait.js';
@@ -32,7 +33,7 @@ export class Copies extends FileEngine {
   }
 
   cli(...args: string[]): Promise<CliResult> {
-    return docker(this.engine, args);
+    return attempt(this.engine, args);
   }
 
   url(container: string, path: string, more = ''): string {
@@ -81,7 +82,7 @@ export class Copies extends FileEngine {
     );
     await waitFor(
       `${name} to be ready`,
-      async () => (await this.cli('exec', name, 'test', '-e', '/ready')).status === 0,
+      async () => (await call(this.engine.socketPath, 'HEAD', this.url(name, '/ready'))).status === 200,
     );
   }
 }

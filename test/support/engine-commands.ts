@@ -3,8 +3,9 @@
  * 30 ms of processor time, more than the daemon needs for most of what it asks. What the CLI itself does is tested with
  * the CLI (test/clients), which also runs every command, and every flag, that is not in the table below.
  */
-import { dockerOk } from './cli.js';
+import { type CliResult, docker, dockerOk } from './cli.js';
 import {
+  CommandFailure,
   create,
   CREATE_FLAGS,
   type Flag,
@@ -21,6 +22,8 @@ import { call, callJson } from './http.js';
 interface Command {
   /** Those that it may have here. */
   readonly flags: Readonly<Record<string, Flag>>;
+  /** It gives all that is printed; others leave out the last newline. */
+  readonly isWhole?: true;
   /** Undefined: only the CLI knows what to print. */
   run(engine: Engine, words: readonly string[], flags: Flags): Promise<string | undefined>;
 }
@@ -50,9 +53,11 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
   ],
   ['pause', each({}, 'POST', (name) => `/containers/${name}/pause`)],
   ['unpause', each({}, 'POST', (name) => `/containers/${name}/unpause`)],
-  ['exec', { flags: { '-u': 'value' }, run: exec }],
+  ['exec', { flags: { '-u': 'value' }, isWhole: true, run: exec }],
   ['create', { flags: CREATE_FLAGS, run: create }],
-  ['run', { flags: RUN_FLAGS, run }],
+  ['run', { flags: RUN_FLAGS, isWhole: true, run }],
+  ['commit', { flags: {}, run: commit }],
+  ['diff', { flags: {}, run: diff }],
   ['rmi', { flags: { '-f': 'alone' }, run: removeImages }],
   ['tag', { flags: {}, run: tag }],
   ['wait', { flags: {}, run: wait }],
@@ -63,6 +68,11 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
     { flags: { '-a': 'alone', '-q': 'alone', '-aq': 'alone', '--no-trunc': 'alone', '--format': COLUMN }, run: list },
   ],
   ['volume create', { flags: { '-d': 'value', '-o': PAIR, '--label': PAIR }, run: createVolume }],
+  ['network connect', { flags: {}, run: (engine, words) => join(engine, 'connect', words) }],
+  [
+    'network disconnect',
+    { flags: { '-f': 'alone' }, run: (engine, words, flags) => join(engine, 'disconnect', words, flags) },
+  ],
   [
     'network create',
     {
@@ -84,9 +94,34 @@ export async function engineOk(engine: Engine, args: readonly string[]): Promise
   const found = parsed(args);
   if (found === undefined) return dockerOk(engine, args);
   try {
-    return (await found.command.run(engine, found.words, found.flags)) ?? (await dockerOk(engine, args));
+    const printed = await found.command.run(engine, found.words, found.flags);
+    if (printed === undefined) return await dockerOk(engine, args);
+    return found.command.isWhole ? printed.replace(/\n$/, '') : printed;
   } catch (error) {
     throw new Error(`docker ${args.join(' ')} ended with ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** A command that is refused: its status, and what it says. */
+const FAILURE = /^(?<status>\d+): (?<said>[^]*)$/;
+
+/** Does what `docker` does. Of commands that succeed it tells only what they print on stdout. */
+export async function attempt(engine: Engine, args: readonly string[]): Promise<CliResult> {
+  const found = parsed(args);
+  try {
+    const printed = await found?.command.run(engine, found.words, found.flags);
+    if (printed === undefined) return await docker(engine, args);
+    const isLine = !found?.command.isWhole && printed !== '';
+    return { status: 0, stdout: isLine ? `${printed}\n` : printed, stderr: '' };
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    if (error instanceof CommandFailure) return error;
+    const { status, said } = FAILURE.exec(error.message)?.groups ?? {};
+    if (status !== undefined && said !== undefined) return { status: Number(status), stdout: '', stderr: said };
+    // The daemon is not there, or no more.
+    if ('code' in error && /^E[A-Z]+$/.test(String(error.code)))
+      return { status: 1, stdout: '', stderr: `error during connect: ${error.message}` };
+    throw error;
   }
 }
 
@@ -150,8 +185,37 @@ async function exec(engine: Engine, [name = '', ...command]: readonly string[], 
   if (started.status !== 200) throw new Error(`126: ${refusal(started)}`);
   const { stdout, stderr } = separated(started.body);
   const { ExitCode } = await callJson<{ ExitCode: number }>(engine.socketPath, 'GET', `/exec/${Id}/json`);
-  if (ExitCode !== 0) throw new Error(`${ExitCode}: ${stderr}${stdout}`);
-  return stdout.replace(/\n$/, '');
+  if (ExitCode !== 0) throw new CommandFailure(ExitCode, stdout, stderr);
+  return stdout;
+}
+
+const NAMED = /^(?<repo>.+):(?<tag>[\w.-]+)$/;
+/** By the kind of a change, as the API numbers them. */
+const CHANGES = 'CAD';
+
+async function commit(engine: Engine, [name = '', target = '']: readonly string[]): Promise<string | undefined> {
+  const { repo, tag: version } = NAMED.exec(target)?.groups ?? {};
+  if (repo === undefined || version === undefined) return undefined;
+  const query = new URLSearchParams({ container: name, repo, tag: version });
+  return (await ask<{ Id: string }>(engine, 'POST', `/commit?${query.toString()}`)).Id;
+}
+
+async function diff(engine: Engine, [name = '']: readonly string[]): Promise<string> {
+  const path = `/containers/${encodeURIComponent(name)}/changes`;
+  const changes = await ask<readonly { readonly Path: string; readonly Kind: number }[] | null>(engine, 'GET', path);
+  return (changes ?? []).map(({ Path, Kind }) => `${CHANGES[Kind]} ${Path}`).join('\n');
+}
+
+async function join(
+  engine: Engine,
+  how: 'connect' | 'disconnect',
+  [network = '', container = '']: readonly string[],
+  flags: Flags = new Map(),
+): Promise<string> {
+  const json = { Container: container, Force: flags.has('-f') };
+  const reply = await call(engine.socketPath, 'POST', `/networks/${encodeURIComponent(network)}/${how}`, { json });
+  if (reply.status >= 400) throw new Error(`1: ${refusal(reply)}`);
+  return '';
 }
 
 async function removeImages(engine: Engine, names: readonly string[], flags: Flags): Promise<string> {
@@ -169,7 +233,7 @@ async function removeImages(engine: Engine, names: readonly string[], flags: Fla
 }
 
 async function tag(engine: Engine, [source = '', target = '']: readonly string[]): Promise<string | undefined> {
-  const { repo, tag: name } = /^(?<repo>.+):(?<tag>[\w.-]+)$/.exec(target)?.groups ?? {};
+  const { repo, tag: name } = NAMED.exec(target)?.groups ?? {};
   if (repo === undefined || name === undefined) return undefined;
   const query = `repo=${encodeURIComponent(repo)}&tag=${name}`;
   const reply = await call(engine.socketPath, 'POST', `/images/${encodeURIComponent(source)}/tag?${query}`);

@@ -1,7 +1,7 @@
 /** Tests of volumes do this with an engine, which may start later. */
 import { readFileSync } from 'node:fs';
-import { docker, type CliResult } from './cli.js';
-import { engineOk } from './engine-commands.js';
+import type { CliResult } from './cli.js';
+import { attempt, engineOk } from './engine-commands.js';
 import type { Engine } from './engine.js';
 import { call, callJson, type Reply } from './http.js';
 
@@ -14,7 +14,7 @@ export interface VolumeJson {
 
 export function volumeCalls(engine: () => Engine) {
   const ok = (...args: string[]): Promise<string> => engineOk(engine(), args);
-  const cli = (...args: string[]): Promise<CliResult> => docker(engine(), args);
+  const cli = (...args: string[]): Promise<CliResult> => attempt(engine(), args);
   const create = (json: unknown): Promise<Reply> => call(engine().socketPath, 'POST', '/volumes/create', { json });
   const listed = async (filters?: unknown, version = ''): Promise<string[]> => {
     const query = filters === undefined ? '' : `?filters=${encodeURIComponent(JSON.stringify(filters))}`;
