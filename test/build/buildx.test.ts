@@ -44,6 +44,9 @@ describe('docker build', { skip }, () => {
     const first = await buildx.ok([...args, ...files, '.'], { in: 'a' });
     assert.match(first.stderr, /RUN echo/);
     assert.match(first.stderr, /kept/);
+    // Messages that only describe files count as well, so that the numbers are those of dockerd.
+    for (const bytes of ['60B', '126B'])
+      assert.match(first.stderr, new RegExp(`^#\\d+ transferring context: ${bytes} .*done$`, 'm'));
     const iid = readFileSync(join(buildx.directory, 'iid'), 'utf8');
     const metadata = JSON.parse(readFileSync(join(buildx.directory, 'metadata.json'), 'utf8')) as Record<
       string,
@@ -74,6 +77,10 @@ describe('docker build', { skip }, () => {
     assert.equal(unknown.status, 1);
     assert.match(unknown.stderr, /dockerfile parse error on line 2: unknown instruction: RUNN \(did you mean RUN\?\)/);
     assert.match(unknown.stderr, /2 \| >>> RUNN true/);
+    const cycle = 'FROM scratch AS a\nCOPY --from=b /x /\nFROM scratch AS b\nCOPY --from=a /x /\n';
+    const circular = await buildx.run(['build', '-'], { input: cycle });
+    assert.match(circular.stderr, /circular dependency detected on stage: a$/m);
+    for (const place of ['2 | >>> COPY --from=b', '4 | >>> COPY --from=a']) assert.ok(circular.stderr.includes(place));
     const failed = await buildx.run(['build', '-'], { input: `FROM ${image}\nRUN echo said so >&2; exit 7\n` });
     assert.equal(failed.status, 1);
     assert.match(failed.stderr, /said so/);

@@ -101,7 +101,10 @@ describe('RUN --mount', { skip }, () => {
   });
 
   test('bind of nothing, and mounts of the root, are refused', async () => {
-    assert.match(await failure('RUN --mount=source=absent,target=/x true'), /"\/absent": not found/);
+    assert.match(
+      await failure('RUN --mount=source=absent,target=/x true'),
+      /failed to solve: failed to compute cache key: failed to calculate checksum of ref \S+: "\/absent": not found/m,
+    );
     assert.match(await failure('RUN --mount=type=tmpfs,target=/ true'), /solve: invalid mount target "\/"/);
   });
 

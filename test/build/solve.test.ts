@@ -189,6 +189,7 @@ describe('a build of BuildKit', { skip }, () => {
     buildx.write('named/other/x', 'of a directory');
     const tree = await buildx.ok(['build', '--build-context', 'base=other', '.'], { in: 'named' });
     assert.match(tree.stderr, / of a directory/);
+    assert.match(tree.stderr, /^#\d+ transferring base: \d+B .*done$/m);
     // A stage of the Dockerfile makes way for a context with its name.
     buildx.write('named/D2', `FROM scratch AS b\nRUN exit 1\nFROM ${image}\nCOPY --from=b /bin/busybox /b\n`);
     await buildx.ok(['build', '--build-context', `b=docker-image://${image}`, '-f', 'D2', '.'], { in: 'named' });
@@ -224,7 +225,8 @@ describe('a build of BuildKit', { skip }, () => {
     assert.match(stderr, new RegExp(`\\[1/2\\] FROM ${image}@sha256:[0-9a-f]{64}`));
     assert.match(stderr, /^#\d+ [\d.]+ pulled$/m);
     const absent = await buildx.run(['build', '-'], { input: `FROM ${image}nope\n` });
-    assert.ok(absent.stderr.includes(`${image}nope: failed to resolve source metadata for ${image}nope: `));
+    const words = `${image}nope: failed to resolve source metadata for ${image}nope: ${image}nope: not found\n`;
+    assert.ok(absent.stderr.includes(words), absent.stderr);
     assert.match(absent.stderr, /1 \| >>> FROM/);
   });
 

@@ -13,6 +13,9 @@ const DETAILS_KEY = 'grpc-status-details-bin';
 /** Headers with more are refused by clients. */
 const MAX_DETAILS_BYTES = 256 * 1024;
 const MAX_MESSAGE_CHARS = 8192;
+/** Each place in the Dockerfile that has part in a failure comes with the whole text. */
+const MAX_PLACES = 10;
+const MAX_PLACES_CHARS = MAX_DETAILS_BYTES / 2;
 
 const CODES = new Map<number, Code>(
   Object.values(Code)
@@ -101,12 +104,19 @@ export function describeFailure(
   const details: Detail[] = [{ type: 'errdefs.Frontend+json', value: { name: 'dockerfile.v0' } }];
   if (lines !== undefined) {
     const info = { filename: dockerfile.name, data: dockerfile.text.toString('base64'), language: 'Dockerfile' };
-    const ranges = [{ start: { line: lines.start }, end: { line: lines.end } }];
-    details.push({ type: 'errdefs.Source+json', value: { info, ranges } });
+    const most = Math.min(MAX_PLACES, Math.max(1, Math.floor(MAX_PLACES_CHARS / info.data.length)));
+    for (const { start, end } of [lines, ...othersOf(error)].slice(0, most)) {
+      const ranges = [{ start: { line: start }, end: { line: end } }];
+      details.push({ type: 'errdefs.Source+json', value: { info, ranges } });
+    }
   }
   if (vertex !== undefined) details.push({ type: 'errdefs.Vertex+json', value: { digest: vertex } });
   if (exitCode !== undefined) details.push({ type: 'gatewayapi.ExitMessage+json', value: { Code: exitCode } });
   return new DescribedFailure(error, details);
+}
+
+function othersOf(error: unknown): DockerfileError['others'] {
+  return error instanceof DockerfileError ? error.others : [];
 }
 
 function factsOf(error: unknown): BuildFailureFacts {

@@ -95,7 +95,7 @@ async function fetched(
 function explained(error: unknown, what: string): unknown {
   if (!isEngineError(error) || error.kind === 'cancelled') return error;
   const isLate = error.code === 'BAD_SUBDIR' || error.code === 'DIGEST_MISMATCH';
-  return new EngineError(error.kind, `${what}: ${isLate ? '' : 'failed to load cache key: '}${messageOf(error)}`, {
+  return new EngineError('internal', `${what}: ${isLate ? '' : 'failed to load cache key: '}${messageOf(error)}`, {
     cause: error,
   });
 }

@@ -1,11 +1,9 @@
 /** COPY and ADD of files that other steps have brought. */
-import { randomUUID } from 'node:crypto';
 import type { AddInstruction, CopyInstruction } from '../../../build/dockerfile/ast.js';
 import type { SourceTree } from '../../../build/files/copy-files.js';
-import { isEngineError } from '../../../errors/engine-error.js';
 import { absolutePath, copyLayer, type CopyPlan, digestCopy } from '../copy-step.js';
 import type { StageState } from '../stage-state.js';
-import { prefixed, prefixedForClient } from './failure.js';
+import { withoutKey } from './failure.js';
 import type { Operation, StepWork } from './step.js';
 import { NO_FILES } from './step-result.js';
 
@@ -61,9 +59,7 @@ export function copyOperation(
         const { hex } = await digestCopy(work.tools.deps, hashed, work.signal);
         return [hex, plan.isMapped, keys.filter((key) => key !== undefined)];
       } catch (error) {
-        if (!isEngineError(error) || error.code !== 'NO_SOURCE') throw error;
-        const missing = prefixed(error, `failed to calculate checksum of ref ${randomUUID()}: `);
-        throw prefixedForClient(missing, 'failed to compute cache key: ');
+        throw withoutKey(error);
       }
     },
     perform: async (work) => {

@@ -1,6 +1,7 @@
 /** Failures of a build, with the facts that clients show besides the message. */
+import { randomUUID } from 'node:crypto';
 import { asEngineError } from '../../kit/effect.js';
-import { EngineError } from '../../../errors/engine-error.js';
+import { EngineError, isEngineError } from '../../../errors/engine-error.js';
 import type { BuildFailureFacts } from '../../../ports/build.js';
 
 /**
@@ -30,6 +31,13 @@ export function prefixedForClient(error: unknown, prefix: string): EngineError {
     cause: error,
     details: { ...details, shown: message },
   });
+}
+
+/** Returns the error of a step for whose files there is no key; one about a source that is not there says so. */
+export function withoutKey(error: unknown): unknown {
+  if (!isEngineError(error) || error.code !== 'NO_SOURCE') return error;
+  const missing = prefixed(error, `failed to calculate checksum of ref ${randomUUID()}: `);
+  return prefixedForClient(missing, 'failed to compute cache key: ');
 }
 
 /** Returns the message that the step of a failure has. */

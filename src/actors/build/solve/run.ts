@@ -7,7 +7,7 @@ import { runStep } from '../run/run-step.js';
 import { DEFAULT_AGENT, secretId } from '../run/step-mounts.js';
 import type { StageState } from '../stage-state.js';
 import { processText } from './history-text.js';
-import { prefixed } from './failure.js';
+import { prefixed, withoutKey } from './failure.js';
 import type { RunWords } from './run-words.js';
 import type { Operation, OperationRecipe, StepWork } from './step.js';
 import { NO_FILES, type StepResult } from './step-result.js';
@@ -47,7 +47,13 @@ export function runOperation(planned: PlannedRun): Operation {
     isProcess: true,
     recipe: recipeOf(planned),
     // A name that the client gives to the machine is seen by the command.
-    content: async (work) => [await mountedContent(planned, work), work.tools.request.run.hostname],
+    content: async (work) => {
+      try {
+        return [await mountedContent(planned, work), work.tools.request.run.hostname];
+      } catch (error) {
+        throw withoutKey(error);
+      }
+    },
     perform: async (work) => {
       const { tools, step, sources, signal } = work;
       const { deps, layers, request } = tools;
