@@ -46,6 +46,7 @@ const TEST = {
   prometheus: 'prometheus',
   promtool: 'prometheus',
   ...ROOTLESS,
+  pasta: 'passt',
 };
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = {

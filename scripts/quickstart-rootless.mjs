@@ -10,6 +10,9 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { ROOT, run } from './ensure-packages.mjs';
 
+/** One that ends is seen at once, and a slow machine takes its time. */
+const START_LIMIT_MS = 10 * 60_000;
+
 const built = (name) => import(new URL(`../dist/test/support/${name}.js`, import.meta.url).href);
 
 /** Starts the daemon. Resolves when it answers, with what the quickstart needs to know of it. */
@@ -40,10 +43,11 @@ export async function startRootlessEngine() {
     run('rootlesskit', ['rm', '-rf', dir]);
   };
   try {
-    await waitFor('the daemon to answer', async () => {
+    const answers = async () => {
       if (child.exitCode !== null) throw new Error('engined-rootless has ended');
       return (await call(socketPath, 'GET', '/_ping').catch(() => undefined))?.status === 200;
-    });
+    };
+    await waitFor('the daemon to answer', answers, START_LIMIT_MS);
   } catch (error) {
     await close();
     throw error;

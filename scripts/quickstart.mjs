@@ -1,17 +1,20 @@
 /**
- * npm run quickstart [-- --once] [--rootless]: from a bare clone to running containers. Installs what is missing,
- * builds, starts a private daemon and a private registry on loopback, shows the nine basic operations of the API
- * through the daemon's socket, and leaves the daemon to the user until Ctrl-C, which takes everything away again. With
- * --once, or where nobody can press Ctrl-C, it ends by itself. With --rootless an ordinary user does it, without any
- * right of root.
+ * npm run quickstart [-- --once] [--rootless] [--built]: from a bare clone to running containers. Installs what is
+ * missing, builds, starts a private daemon and a private registry on loopback, shows the nine basic operations of the
+ * API through the daemon's socket, and leaves the daemon to the user until Ctrl-C, which takes everything away again.
+ * With --once, or where nobody can press Ctrl-C, it ends by itself. With --rootless an ordinary user does it, without
+ * any right of root. With --built it takes the build that is there, so that `node scripts/quickstart.mjs --built` needs
+ * no npm.
  */
 import { once } from 'node:events';
+import { ensurePackages } from './ensure-packages.mjs';
 import { command, prepare, step } from './prepare.mjs';
 import { startInnerRegistry, startRootlessEngine } from './quickstart-rootless.mjs';
 
 const API = '/v1.51';
 const isAttended = !process.argv.includes('--once') && (process.stdin.isTTY || process.env.CI === undefined);
 const isRootless = process.argv.includes('--rootless');
+const isBuilt = process.argv.includes('--built');
 const BAR_WIDTH = 30;
 
 /** Modules of the build; they do not exist before it. */
@@ -169,7 +172,7 @@ await command('npm run quickstart', async () => {
   if (isRootless && isRoot) throw new Error('--rootless is for ordinary users: run it as one');
   if (!isRootless && !isRoot) throw new Error('containers need root: run it as root, or with -- --rootless');
   if (isRootless) step('packaging/engined-rootless', ['--check']);
-  prepare(isRootless ? 'rootless' : 'quickstart');
+  (isBuilt ? ensurePackages : prepare)(isRootless ? 'rootless' : 'quickstart');
   const ended = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => ended.abort());
   await quickstart(ended.signal).catch((error) => {

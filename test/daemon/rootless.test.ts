@@ -13,14 +13,15 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { createSocket } from 'node:dgram';
-import { createServer } from 'node:net';
+import { createSocket, type Socket } from 'node:dgram';
+import { createServer, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
+import { docker } from '../support/cli.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import { removeContainers } from '../support/container-removal.js';
 import { buildxPlugins } from '../support/dockerd.js';
@@ -33,7 +34,11 @@ import { makeOrdinaryUser, processesOfUser, rootlessEngine, type OrdinaryUser } 
 import { waitFor } from '../support/wait.js';
 
 const IMAGE = 'test/rootless:1';
-const SERVER = ['httpd', '-f', '-p', '80', '-h', '/lower'];
+/** It tells who asks. */
+const SERVER = ['httpd', '-f', '-v', '-p', '80', '-h', '/lower'];
+/** The name server of the machine, and what it answers. */
+const NAME_SERVER = '192.0.2.2';
+const NAMED = '203.0.113.5';
 
 interface Info {
   readonly SecurityOptions: readonly string[];
@@ -72,6 +77,7 @@ before(async () => {
   const dir = mkdtempSync(join(tmpdir(), 'ordinary-'));
   chmodSync(dir, 0o755);
   user = makeOrdinaryUser(dir);
+  writeFileSync('/etc/resolv.conf', `nameserver ${NAME_SERVER}\n`);
   engine = await Engine.start(configured());
   cleanup.add(() => engine.close());
   const layers = [
@@ -135,12 +141,64 @@ test('containers of a network of their own find each other', async () => {
   await ok('network', 'rm', 'own');
 });
 
+/** Answers each question for an address with `NAMED`, and each other one with nothing (RFC 1035, 4.1). */
+async function startNameServer(): Promise<Socket> {
+  const socket = createSocket('udp4');
+  socket.on('message', (question, { port, address }) => {
+    const isForAddress = question.includes(Buffer.from([0, 1, 0, 1]), 12);
+    const answer = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, ...NAMED.split('.').map(Number)]);
+    // Its counts: one question, as many answers, nothing else.
+    const head = Buffer.from([0x81, 0x80, 0, 1, 0, isForAddress ? 1 : 0, 0, 0, 0, 0]);
+    const asked = question.subarray(12, question.indexOf(0, 12) + 5);
+    socket.send(
+      Buffer.concat([question.subarray(0, 2), head, asked, ...(isForAddress ? [answer] : [])]),
+      port,
+      address,
+    );
+  });
+  socket.bind(53, NAME_SERVER);
+  await once(socket, 'listening');
+  return socket;
+}
+
+/** Containers ask the machine's name server, and reach nothing that listens on the machine's loopback address. */
+async function assertOutside(of: Engine): Promise<void> {
+  const names = await startNameServer();
+  let isReached = false;
+  const server = createServer((connection) => {
+    isReached = true;
+    connection.destroy();
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  try {
+    assert.match(await engineOk(of, ['run', '--rm', IMAGE, 'nslookup', 'some.example']), new RegExp(NAMED));
+    const tries = ['127.0.0.1', '10.0.2.2']
+      .map((address) => `timeout 3 wget -O - http://${address}:${port}/`)
+      .join('; ');
+    await engineOk(of, ['run', '--rm', '--network', 'host', IMAGE, 'sh', '-c', `${tries}; true`]);
+    assert.equal(isReached, false);
+  } finally {
+    names.close();
+    server.close();
+  }
+}
+
+/** Asks a container's server, by a port that was published, until it answers; it sees its gateway ask. */
+async function assertPublished(of: Engine, name: string, addresses: readonly string[]): Promise<void> {
+  for (const address of addresses) await waitFor(address, () => fetchFrom(address) === 'of the image\n');
+  const gateway = await engineOk(of, ['inspect', '-f', '{{range .NetworkSettings.Networks}}{{.Gateway}}{{end}}', name]);
+  const asked = new RegExp(`^\\[::ffff:${gateway}\\]:\\d+:`, 'm');
+  await waitFor('the log of who asked', async () => asked.test((await docker(of, ['logs', name])).stderr));
+}
+
+test('names of the machine are found, its loopback address is out of reach', () => assertOutside(engine));
+
 test('published ports are those of the machine', async () => {
   const port = await freePort();
   await ok('run', '-d', '--name', 'server', '-p', `${port}:80`, '-p', '127.0.0.1::80', IMAGE, ...SERVER);
   const chosen = (await ok('port', 'server', '80')).split('\n').at(-1) ?? '';
-  for (const address of [`127.0.0.1:${port}`, `192.0.2.2:${port}`, `[::1]:${port}`, chosen])
-    await waitFor(address, () => fetchFrom(address) === 'of the image\n');
+  await assertPublished(engine, 'server', [`127.0.0.1:${port}`, `192.0.2.2:${port}`, `[::1]:${port}`, chosen]);
   assert.match(await refusal('run', '-p', `${port}:1`, IMAGE, 'true'), /failed: port is already allocated/);
   await ok('rm', '-f', 'server');
   await waitFor('the port to be closed', () => fetchFrom(`127.0.0.1:${port}`) === '');
@@ -283,6 +341,27 @@ test('with fuse-overlayfs, images and what containers remove are the same', asyn
   await engineOk(other, ['commit', 'worker', 'test/worker:1']);
   assert.equal(await run('--rm', 'test/worker:1', 'sh', '-c', 'ls /lower; test ! -e /bin/wget'), '');
   await engineOk(other, ['rm', 'worker']);
+});
+
+test('pasta makes the same network', async (t) => {
+  // Its versions before 2024 take no machine without one.
+  execFileSync('ip', ['route', 'add', 'default', 'via', '192.0.2.1']);
+  t.after(() => execFileSync('ip', ['route', 'del', 'default']));
+  const other = await Engine.start(rootlessEngine(user, [], ['ENGINED_ROOTLESS_NET=pasta']));
+  t.after(() => other.close());
+  await load(other, archive);
+  await assertOutside(other);
+  const port = await freePort();
+  const pasta = readFileSync(join(user.runtimeDir, 'engine-rootlesskit', 'pasta.pid'), 'utf8').trim();
+  assert.match(readFileSync(`/proc/${pasta}/cmdline`, 'utf8'), /pasta/);
+  await engineOk(other, ['run', '-d', '--name', 'server', '-p', `${port}:80`, IMAGE, ...SERVER]);
+  await assertPublished(other, 'server', [`127.0.0.1:${port}`, `192.0.2.2:${port}`, `[::1]:${port}`]);
+  await engineOk(other, ['rm', '-f', 'server']);
+  assert.equal(await other.stop(), 0);
+  await waitFor(
+    () => processesOfUser(user).join('\n'),
+    () => processesOfUser(user).length === 0,
+  );
 });
 
 test('what is missing is named, with what mends it', () => {

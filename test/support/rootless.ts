@@ -71,8 +71,12 @@ export function makeOrdinaryUser(dir: string): OrdinaryUser {
   };
 }
 
-/** The daemon of a user, with its defaults; its directory is the user's home. */
-export function rootlessEngine(user: OrdinaryUser, args: readonly string[] = []): EngineKind {
+/** The daemon of a user, with its defaults; its directory is the user's home. @param env are lines `NAME=value`. */
+export function rootlessEngine(
+  user: OrdinaryUser,
+  args: readonly string[] = [],
+  env: readonly string[] = [],
+): EngineKind {
   return {
     name: 'engined',
     isTidy: true,
@@ -82,7 +86,7 @@ export function rootlessEngine(user: OrdinaryUser, args: readonly string[] = [])
       // The socket is in the directory of the session.
       if (!lstatSync(socketPath, { throwIfNoEntry: false }))
         symlinkSync(join(user.runtimeDir, 'engine.sock'), socketPath);
-      return user.as(dir, 'engined-rootless', ...args);
+      return user.as(dir, 'env', ...env, 'engined-rootless', ...args);
     },
   };
 }
