@@ -127,9 +127,8 @@ describe('docker build --provenance', { skip }, () => {
     assert.equal(statement.subject[0]?.name, 'pkg:docker/app@1?platform=linux%2Famd64');
     const { materials, invocation, metadata, buildConfig } = statement.predicate;
     const added = createHash('sha256').update('from afar').digest('hex');
-    const encoded = base.replace(/:1$/, '').split('/').map(encodeURIComponent).join('/');
     assert.deepEqual(materials, [
-      { uri: `pkg:docker/${encoded}@1?platform=linux%2Famd64`, digest: { sha256: baseDigest } },
+      { uri: `pkg:docker/${base.replace(/:1$/, '')}@1?platform=linux%2Famd64`, digest: { sha256: baseDigest } },
       { uri: `${server.url}/added`, digest: { sha256: added } },
     ]);
     assert.equal(invocation.configSource.entryPoint, 'Dockerfile');
