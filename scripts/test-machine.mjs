@@ -24,6 +24,8 @@ const PACKAGES = [
   ...['containerd', 'runc', 'iptables', 'nftables', 'xz-utils', 'busybox-static', 'tini', 'initramfs-tools'],
   // The daemon of an ordinary user, and a systemd of the user.
   ...['rootlesskit', 'slirp4netns', 'uidmap', 'passwd', 'dbus-user-session', 'libpam-systemd'],
+  // The quickstart needs these, too.
+  ...['docker-registry', 'fuse-overlayfs', 'bzip2', 'git'],
 ];
 /** The disk's driver and its file system are modules; everything else is found once that is mounted. */
 const BOOT_MODULES = ['virtio_pci', 'virtio_blk', 'ext4'];
@@ -57,7 +59,7 @@ kernel=$(apt-cache show linux-image-cloud-amd64/${KERNEL_RELEASE} |
   sed -n 's/^Depends: \\([^ ,]*\\).*/\\1/p' | head -n 1)
 $install "$kernel"
 apt-get clean
-systemctl mask containerd.service
+systemctl mask containerd.service docker-registry.service
 systemctl enable vm-tests.service
 `;
 

@@ -5,6 +5,7 @@ import { before, test, type TestContext } from 'node:test';
 import { importBox, type Outcome, outcomeOf, output, waitLong } from '../support/machine.js';
 
 const NAME = 'ordinary';
+const PROGRAMS = ['rootlesskit', 'slirp4netns', 'newuidmap', 'docker-registry', 'git'];
 let isPossible = false;
 let runtimeDir = '';
 
@@ -21,7 +22,8 @@ async function ok(...command: readonly string[]): Promise<string> {
 }
 
 before(async () => {
-  isPossible = (await outcomeOf('sh', '-c', 'command -v rootlesskit slirp4netns newuidmap')).status === 0;
+  const look = `for name in ${PROGRAMS.join(' ')}; do command -v $name || exit 1; done`;
+  isPossible = (await outcomeOf('sh', '-c', look)).status === 0;
   if (!isPossible) return;
   await output('useradd', '--create-home', NAME);
   await output('modprobe', 'overlay');
@@ -34,9 +36,14 @@ before(async () => {
 });
 
 function skip(t: TestContext): boolean {
-  if (!isPossible) t.skip('the machine was made before it had rootlesskit: remove node_modules/.cache/test-machine');
+  if (!isPossible) t.skip('the machine was made before it had these programs: remove node_modules/.cache/test-machine');
   return !isPossible;
 }
+
+const reply = async (): Promise<string> =>
+  (await outcomeOf('curl', '-so', '/dev/null', '-w', '%{http_code}', 'http://127.0.0.1:8080/')).stdout;
+const namespacesEnd = (): Promise<boolean> =>
+  waitLong('the namespaces to end', async () => (await outcomeOf('pgrep', 'rootlesskit')).status === 1);
 
 test('the unit of the user starts it, with groups of the user', async (t) => {
   if (skip(t)) return;
@@ -70,16 +77,24 @@ test('limits of controllers that are delegated hold, others are refused', async 
 
 test('a container goes on while the unit is restarted, and an image is made of it', async (t) => {
   if (skip(t)) return;
-  const status = async (): Promise<string> =>
-    (await outcomeOf('curl', '-so', '/dev/null', '-w', '%{http_code}', 'http://127.0.0.1:8080/')).stdout;
-  assert.equal(await status(), '404');
+  assert.equal(await reply(), '404');
   await ok('systemctl', '--user', 'restart', 'engined');
-  assert.equal(await status(), '404');
+  assert.equal(await reply(), '404');
   await ok('docker', 'exec', 'limited', 'sh', '-c', 'echo of the container > /made');
   await ok('docker', 'commit', 'limited', 'made:1');
   await ok('docker', 'run', '--name', 'tells', 'made:1', 'cat', '/made');
   assert.equal(await ok('docker', 'logs', 'tells'), 'of the container');
   await ok('docker', 'rm', '-f', 'limited', 'tells');
   await ok('systemctl', '--user', 'stop', 'engined');
-  await waitLong('the namespaces to end', async () => (await outcomeOf('pgrep', 'rootlesskit')).status === 1);
+  await namespacesEnd();
+});
+
+test('the quickstart shows what it does, without any right of root', async (t) => {
+  if (skip(t)) return;
+  // The disk with the project has no npm.
+  const text = await ok('node', '/srv/scripts/quickstart.mjs', '--rootless', '--once', '--built');
+  for (let number = 1; number <= 9; number++) assert.match(text, new RegExp(`^${number}\\. `, 'm'));
+  assert.match(text, /-> hello world\n/);
+  assert.match(text, /-> \{"Id":"sha256:[0-9a-f]{64}"\}\n\ncleaning up$/);
+  await namespacesEnd();
 });
