@@ -291,6 +291,8 @@ export class ExecDirectory {
           await tasks.deleteExec(record.containerId, record.id);
         } finally {
           await io?.stdio?.close();
+          // The record outlives the process by minutes, and many execs may end in these.
+          if (io) io.stdio = io.stdin = undefined;
         }
       },
       resize: (record, size) => tasks.resize(record.containerId, size, record.id),
