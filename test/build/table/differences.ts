@@ -14,7 +14,6 @@ export const DIFFERENCES: ReadonlyMap<string, string> = list({
     'add an archive that leads out',
     'workdir below a file',
     'from nothing that is there',
-    'run a mount of nothing',
   ],
   [ATTRIBUTES]: ['add several archives', 'add an archive with attributes'],
   [WHITEOUTS]: ['add an archive of whiteouts'],
