@@ -15,7 +15,7 @@ import { lockDirectory, type LockedDirectory } from './sys/files/directory-lock.
 import { limitHeaps } from './sys/process/memory.js';
 import { claimPidfile } from './sys/process/pidfile.js';
 import { Reserve } from './sys/files/reserve.js';
-import { openIdMaps, OWN_USERS } from './sys/users/remapped-user.js';
+import { openIdMaps, OWN_USERS, sharedRanges } from './sys/users/remapped-user.js';
 import { leadsToJournal } from './telemetry/journal.js';
 import { openTimeline } from './telemetry/timeline.js';
 import { createLogger, type LogLevel, type RootLogger } from './telemetry/logger.js';
@@ -184,6 +184,7 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
   if (usernsRemap !== '' && usernsRemap !== OWN_USERS && !idMaps)
     log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
+  for (const shared of idMaps ? sharedRanges(usernsRemap) : []) log.warn({}, `userns-remap ${usernsRemap}: ${shared}`);
   const roots = { dataRoot: data.path, execRoot: exec.path };
   return {
     ...roots,

@@ -1,12 +1,12 @@
 /** Values of `userns-remap`: what is refused, and what the daemon makes by itself. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { appendFileSync, chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { readIdMaps } from '../../src/sys/users/remapped-user.js';
+import { readIdMaps, sharedRanges } from '../../src/sys/users/remapped-user.js';
 import { Cleanup } from '../support/cleanup.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -19,6 +19,16 @@ const temp = mkdtempSync(join(tmpdir(), 'userns-test-'));
 before(() => {
   cleanup.add(async () => rmSync(temp, { recursive: true, force: true }));
   makeRemapper(temp, cleanup);
+  appendFileSync(
+    '/etc/passwd',
+    ['twice', 'small', 'broken'].map((name, at) => `${name}:x:${7010 + at}:7003::/:/\n`).join(''),
+  );
+  appendFileSync('/etc/group', 'twice:x:7010:\nsmall:x:7011:\nbroken:x:7012:\n');
+  appendFileSync(
+    '/etc/subuid',
+    'twice:30000:60000\ntwice:89999:60000\nsmall:1000:1000\nsmall:3000:64535\nbroken:1000:many\nguest:263000:10\n',
+  );
+  appendFileSync('/etc/subgid', 'twice:30000:65536\nsmall:1000:65536\nguest:464000:1000\n');
 });
 after(() => cleanup.run());
 
@@ -30,6 +40,13 @@ test('values that cannot be are refused before anything is touched', () => {
     ['123456', 'there is no user 123456 in /etc/passwd'],
     ['a:b:c', 'it must be auto, default, USER, UID, USER:GROUP or UID:GID'],
     [':', 'it must be auto, default'],
+    ['twice', 'twice: /etc/subuid: twice:30000:60000 and twice:89999:60000 hold the same ids; remove one of them'],
+    [
+      '7011:7002',
+      'the ranges of user small in /etc/subuid hold 65535 ids (small:1000:1000, small:3000:64535), and containers need ' +
+        '65536; add one with: usermod --add-subuids FIRST-LAST small',
+    ],
+    ['broken', '/etc/subuid: broken:1000:many is no range of ids'],
   ] as const) {
     assert.throws(
       () => readIdMaps(value),
@@ -40,7 +57,11 @@ test('values that cannot be are refused before anything is touched', () => {
   for (const value of ['remapper', '7001', 'remapper:remapper', '7001:7002'])
     assert.equal(readIdMaps(value)?.uids[1]?.hostId, SECOND, value);
   assert.equal(readIdMaps('root'), undefined);
-  for (const more of [[], ['--validate']]) {
+  for (const [value, message, ...more] of [
+    ['rangeless', /no range of user rangeless in \/etc\/subuid/],
+    ['rangeless', /no range of user rangeless in \/etc\/subuid/, '--validate'],
+    ['twice', /userns-remap twice: \/etc\/subuid: twice:30000:60000 and twice:89999:60000 hold the same ids/],
+  ] as const) {
     const root = join(temp, 'refused');
     const { status, stderr } = spawnSync(
       MAIN,
@@ -56,16 +77,23 @@ test('values that cannot be are refused before anything is touched', () => {
         '--host',
         `unix://${temp}/s`,
         '--userns-remap',
-        'rangeless',
+        value,
         ...more,
       ],
       { encoding: 'utf8' },
     );
     assert.equal(status, 1);
-    assert.match(stderr, /no range of user rangeless in \/etc\/subuid/);
+    assert.match(stderr, message);
     assert.equal(existsSync(root), false);
   }
   assert.equal(spawnSync(MAIN, ['--config-file', '/dev/null', '--validate', '--userns-remap', 'default']).status, 0);
+});
+
+test('ranges of others that hold the same ids are told', () => {
+  assert.deepEqual(sharedRanges('remapper'), [
+    `/etc/subuid: remapper:${SECOND}:64536 and guest:263000:10 hold the same ids: guest can reach files of containers`,
+    `/etc/subgid: remapper:${GROUPS}:65536 and guest:464000:1000 hold the same ids: guest can reach files of containers`,
+  ]);
 });
 
 test('default: a user that is made with ranges that nobody has', async () => {
@@ -90,11 +118,18 @@ test('default: a user that is made with ranges that nobody has', async () => {
   }
 });
 
-test('a data root that the containers cannot get to is named', async () => {
+test('a data root that the containers cannot get to is named, after what is only a warning', async () => {
   const plain = engined({ args: ['--userns-remap', 'remapper'] });
   // The directory of the daemon has the mode of mkdtemp(3).
-  await assert.rejects(
-    Engine.start(plain),
-    /the remapped root of containers \(300000:400000\) cannot pass through \/\S+: give the directory the mode o\+x/,
-  );
+  await assert.rejects(Engine.start(plain), ({ message }: Error) => {
+    assert.match(
+      message,
+      /the remapped root of containers \(300000:400000\) cannot pass through \/\S+: give the directory the mode o\+x/,
+    );
+    assert.match(
+      message,
+      /userns-remap remapper: \/etc\/subuid: remapper:200000:64536 and guest:263000:10 hold the same/,
+    );
+    return true;
+  });
 });

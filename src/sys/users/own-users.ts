@@ -6,15 +6,9 @@ import { readFile } from 'node:fs/promises';
 import { type EngineError, unavailable } from '../../errors/engine-error.js';
 import type { IdMaps, IdRange } from '../../ports/id-maps.js';
 import { fields, parseId } from './accounts.js';
+import { isRange, overlap, parseRanges, type Span, span } from './subordinate-ranges.js';
 
 const OWNER = 'engined';
-const MAX_ID = 2 ** 32 - 2;
-
-/** Ids from `first` on, up to but without `end`. */
-interface Span {
-  readonly first: number;
-  readonly end: number;
-}
 
 interface Kind {
   readonly ids: 'uids' | 'gids';
@@ -81,31 +75,22 @@ function firstFree(pool: readonly Span[], used: readonly Span[], count: number):
  */
 async function readPool({ ranges, accounts }: Kind): Promise<Span[]> {
   const [text, people] = await Promise.all([ranges, accounts].map(readText));
-  const lines = fields(text ?? '').map(([name = '', first = '', size = '']) => ({ name, first, size }));
-  const others = lines.flatMap(({ name, first, size }) =>
-    name === OWNER ? [] : [{ whose: name, ...span(parseId(first) ?? 0, parseId(size) ?? 0) }],
-  );
-  const accountIds = fields(people ?? '').flatMap(([whose = '', , id = '']) => {
+  const lines = parseRanges(text ?? '');
+  const accountIds = fields(people ?? '').flatMap(([owner = '', , id = '']) => {
     const number = parseId(id);
-    return number === undefined ? [] : [{ whose, ...span(number, 1) }];
+    return number === undefined ? [] : [{ owner, ...span(number, 1) }];
   });
-  const pool: Span[] = [];
-  for (const { name, first, size } of lines) {
-    if (name !== OWNER) continue;
-    const [from, count] = [parseId(first), parseId(size)];
-    if (from === undefined || count === undefined || from < 1 || count < 1 || from + count - 1 > MAX_ID)
-      throw refused(`${ranges}: ${name}:${first}:${size} is no range of ids`);
-    const own = span(from, count);
-    const other = [...others, ...accountIds].find((one) => one.first < own.end && own.first < one.end);
-    if (other) throw refused(`${ranges}: ${name}:${first}:${size} holds ids of ${other.whose}: give it others`);
-    pool.push(own);
+  const others = [...lines.filter(({ owner }) => owner !== OWNER), ...accountIds];
+  const pool = lines.filter(({ owner }) => owner === OWNER);
+  for (const range of pool) {
+    if (!isRange(range)) throw refused(`${ranges}: ${range.line} is no range of ids`);
+    const other = others.find((one) => overlap(one, range));
+    if (other) throw refused(`${ranges}: ${range.line} holds ids of ${other.owner}: give it others`);
   }
   if (pool.length === 0)
     throw refused(`no range of ${OWNER} in ${ranges}: add a line such as ${OWNER}:1000000000:655360000`);
   return pool;
 }
-
-const span = (first: number, count: number): Span => ({ first, end: first + count });
 
 /** '' for a file that is not there. */
 async function readText(path: string): Promise<string> {

@@ -6,8 +6,9 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { type EngineError, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { IdMaps, IdRange } from '../../ports/id-maps.js';
-import { fields, type GroupEntry, parseGroup, parseId, parsePasswd, type PasswdEntry } from './accounts.js';
+import { type GroupEntry, parseGroup, parseId, parsePasswd, type PasswdEntry } from './accounts.js';
 import { nameServiceEntry } from './name-service.js';
+import { isRange, overlap, parseRanges, type SubordinateRange } from './subordinate-ranges.js';
 
 /** With this value each container has users of its own, if it does not say otherwise (own-users.ts). */
 export const OWN_USERS = 'auto';
@@ -18,7 +19,18 @@ const NO_DEFAULT_USER = 'NO_DEFAULT_USER';
 /** Where ranges for the default user begin, and how many ids it gets: as useradd(8) has it for people. */
 const FIRST_ID = 100_000;
 const ID_COUNT = 65_536;
-const MAX_ID = 2 ** 32 - 2;
+
+/** One of the two files, and whose ranges there are meant. */
+interface OwnerKind {
+  readonly file: string;
+  /** In the order in which they are looked for. */
+  readonly accounts: readonly Account[];
+  /** For messages. */
+  readonly owner: string;
+  /** The option of usermod(8) that adds a range, and the user that it is for. */
+  readonly option: string;
+  readonly user: string;
+}
 
 interface Account {
   readonly id: number;
@@ -28,9 +40,30 @@ interface Account {
 /**
  * Returns the maps for `default`, `USER`, `UID`, `USER:GROUP` or `UID:GID`; undefined for root, who needs no maps, and
  * for `auto`, with which containers have different ones.
- * @throws EngineError invalid that names what is missing.
+ * @throws EngineError invalid that names what is missing, and lines with too few ids or with the same ones twice.
  */
 export function readIdMaps(value: string): IdMaps | undefined {
+  const owners = findOwners(value);
+  return owners && { uids: idRanges(value, owners.users), gids: idRanges(value, owners.groups) };
+}
+
+/** Returns a sentence for each range of somebody else that holds ids of these maps. No error, as dockerd takes them. */
+export function sharedRanges(value: string): string[] {
+  const owners = findOwners(value);
+  return Object.values(owners ?? {}).flatMap((kind) => {
+    const { own, others } = readOwned(kind);
+    return own.flatMap((range) =>
+      others
+        .filter((other) => overlap(range, other))
+        .map(
+          (other) =>
+            `${kind.file}: ${range.line} and ${other.line} hold the same ids: ${other.owner} can reach files of containers`,
+        ),
+    );
+  });
+}
+
+function findOwners(value: string): { users: OwnerKind; groups: OwnerKind } | undefined {
   if (value === OWN_USERS) return undefined;
   const [userPart = '', groupPart, ...rest] = value.split(':');
   if (userPart === '' || groupPart === '' || rest.length > 0)
@@ -43,18 +76,17 @@ export function readIdMaps(value: string): IdMaps | undefined {
   const group = findGroup(groupPart === undefined ? user.name : named(groupPart));
   if (!group) throw refused(value, `there is no group ${groupPart ?? user.name} in /etc/group`);
   if (user.id === 0) return undefined;
-  const [uids, gids] = [readRanges('/etc/subuid', [user]), readRanges('/etc/subgid', [group, user])];
-  if (uids.length === 0)
-    throw refused(
-      value,
-      `no range of user ${user.name} in /etc/subuid; add one with: usermod --add-subuids FIRST-LAST ${user.name}`,
-    );
-  if (gids.length === 0)
-    throw refused(
-      value,
-      `no range of group ${group.name} in /etc/subgid; add one with: usermod --add-subgids FIRST-LAST ${user.name}`,
-    );
-  return { uids, gids };
+  const [userOwner, groupOwner] = [`user ${user.name}`, `group ${group.name}`];
+  return {
+    users: { file: '/etc/subuid', accounts: [user], owner: userOwner, option: '--add-subuids', user: user.name },
+    groups: {
+      file: '/etc/subgid',
+      accounts: [group, user],
+      owner: groupOwner,
+      option: '--add-subgids',
+      user: user.name,
+    },
+  };
 }
 
 /** As `readIdMaps`; makes the user that `default` stands for, with ranges that nobody has, when it is not there. */
@@ -75,10 +107,7 @@ export function isDefaultUserMissing(error: unknown): boolean {
 
 function makeDefaultUser(): void {
   const range = (file: string): string => {
-    const first = Math.max(
-      FIRST_ID,
-      ...fields(read(file)).map(([, start = '', count = '']) => (parseId(start) ?? 0) + (parseId(count) ?? 0)),
-    );
+    const first = Math.max(FIRST_ID, ...parseRanges(read(file)).map(({ end }) => end));
     return `${first}-${first + ID_COUNT - 1}`;
   };
   run('useradd', [
@@ -118,26 +147,39 @@ function findGroup(nameOrId: string): Account | undefined {
   return found && { id: found.gid, name: found.name };
 }
 
-/**
- * The ranges of the first account that has any, by its number, else by its name; in the order of the file they are the
- * ids from 0 on.
- */
-function readRanges(file: string, accounts: readonly Account[]): IdRange[] {
-  const lines = fields(read(file));
-  for (const key of accounts.flatMap(({ id, name }) => [String(id), name])) {
-    const ranges: IdRange[] = [];
-    let containerId = 0;
-    for (const [owner, first = '', size = ''] of lines) {
-      if (owner !== key) continue;
-      const [hostId, count] = [parseId(first), parseId(size)];
-      if (hostId === undefined || count === undefined || hostId < 1 || count < 1 || hostId + count - 1 > MAX_ID)
-        throw invalid(`${file}: ${owner}:${first}:${size} is no range of ids`);
-      ranges.push({ containerId, hostId, count });
-      containerId += count;
-    }
-    if (ranges.length > 0) return ranges;
-  }
-  return [];
+/** The ranges that the remapped users get: those of the first account that has any, by its number, else by its name. */
+function readOwned({ file, accounts }: OwnerKind): { own: SubordinateRange[]; others: SubordinateRange[] } {
+  const lines = parseRanges(read(file));
+  const keys = accounts.flatMap(({ id, name }) => [String(id), name]);
+  const key = keys.find((one) => lines.some(({ owner }) => owner === one));
+  return {
+    own: lines.filter(({ owner }) => owner === key),
+    others: lines.filter(({ owner }) => !keys.includes(owner)),
+  };
+}
+
+/** Returns the ranges in the order of the file: they are the ids of containers from 0 on. */
+function idRanges(value: string, kind: OwnerKind): IdRange[] {
+  const { file, owner, option, user } = kind;
+  const { own } = readOwned(kind);
+  const remedy = `add one with: usermod ${option} FIRST-LAST ${user}`;
+  if (own.length === 0) throw refused(value, `no range of ${owner} in ${file}; ${remedy}`);
+  let containerId = 0;
+  const ranges = own.map((range, index): IdRange => {
+    if (!isRange(range)) throw invalid(`${file}: ${range.line} is no range of ids`);
+    const other = own.slice(0, index).find((earlier) => overlap(earlier, range));
+    if (other) throw refused(value, `${file}: ${other.line} and ${range.line} hold the same ids; remove one of them`);
+    const count = range.end - range.first;
+    containerId += count;
+    return { containerId: containerId - count, hostId: range.first, count };
+  });
+  if (containerId < ID_COUNT)
+    throw refused(
+      value,
+      `the ranges of ${owner} in ${file} hold ${containerId} ids (${own.map(({ line }) => line).join(', ')}), and ` +
+        `containers need ${ID_COUNT}; ${remedy}`,
+    );
+  return ranges;
 }
 
 /** '' for a file that is not there. */
