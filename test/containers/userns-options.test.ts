@@ -43,8 +43,8 @@ test('values that cannot be are refused before anything is touched', () => {
     ['twice', 'twice: /etc/subuid: twice:30000:60000 and twice:89999:60000 hold the same ids; remove one of them'],
     [
       '7011:7002',
-      'the ranges of user small in /etc/subuid hold 65535 ids (small:1000:1000, small:3000:64535), and containers need ' +
-        '65536; add one with: usermod --add-subuids FIRST-LAST small',
+      'the ranges of user small in /etc/subuid hold 65535 ids (small:1000:1000, small:3000:64535), and ' +
+        'containers need 65536; add one with: usermod --add-subuids FIRST-LAST small',
     ],
     ['broken', '/etc/subuid: broken:1000:many is no range of ids'],
   ] as const) {
@@ -90,9 +90,10 @@ test('values that cannot be are refused before anything is touched', () => {
 });
 
 test('ranges of others that hold the same ids are told', () => {
+  const same = 'hold the same ids: guest can reach files of containers';
   assert.deepEqual(sharedRanges('remapper'), [
-    `/etc/subuid: remapper:${SECOND}:64536 and guest:263000:10 hold the same ids: guest can reach files of containers`,
-    `/etc/subgid: remapper:${GROUPS}:65536 and guest:464000:1000 hold the same ids: guest can reach files of containers`,
+    `/etc/subuid: remapper:${SECOND}:64536 and guest:263000:10 ${same}`,
+    `/etc/subgid: remapper:${GROUPS}:65536 and guest:464000:1000 ${same}`,
   ]);
 });
 

@@ -308,6 +308,22 @@ describe('bad plugins', () => {
     await ok('plugin', 'rm', 'bad/ends', 'bad/mute');
   });
 
+  test('one that never answers holds up calls for its time only, and leaves nothing', async () => {
+    await create('bad/deaf', ['docker.volumedriver/1.0', 'docker.logdriver/1.0'], 'deaf');
+    await ok('plugin', 'enable', '--timeout', '2', 'bad/deaf');
+    const refusals = [
+      ['volume', 'create', '-d', 'bad/deaf', 'never'],
+      ['run', '--rm', '--name', 'never', '--log-driver', 'bad/deaf', image, 'true'],
+      ['run', '--rm', '--name', 'never', '--volume-driver', 'bad/deaf', '-v', 'never:/v', image, 'true'],
+    ];
+    for (const args of refusals)
+      assert.match((await cli(args)).stderr, /(Create|StartLogging): no answer within 2 seconds/, args.join(' '));
+    assert.equal(await ok('volume', 'ls', '-q'), '');
+    assert.equal(await ok('ps', '-aq'), '');
+    await ok('plugin', 'disable', 'bad/deaf');
+    await ok('plugin', 'rm', 'bad/deaf');
+  });
+
   test('archives and settings that are wrong are refused with the reason', async () => {
     const made = async (entries: Parameters<typeof tarOf>[0], name = 'bad/one'): Promise<[number, string]> => {
       const headers = { 'Content-Type': 'application/x-tar' };

@@ -208,5 +208,7 @@ process.on('SIGTERM', () => process.exit(0));
 if (mode === 'mute') setInterval(() => undefined, 60_000);
 else {
   rmSync('/run/docker/plugins/test.sock', { force: true });
-  createServer((request, response) => void serve(request, response)).listen('/run/docker/plugins/test.sock');
+  // The deaf one takes calls and never answers.
+  const listener = mode === 'deaf' ? () => undefined : serve;
+  createServer((request, response) => void listener(request, response)).listen('/run/docker/plugins/test.sock');
 }

@@ -56,8 +56,8 @@ export function sharedRanges(value: string): string[] {
       others
         .filter((other) => overlap(range, other))
         .map(
-          (other) =>
-            `${kind.file}: ${range.line} and ${other.line} hold the same ids: ${other.owner} can reach files of containers`,
+          ({ line, owner }) =>
+            `${kind.file}: ${range.line} and ${line} hold the same ids: ${owner} can reach files of containers`,
         ),
     );
   });
