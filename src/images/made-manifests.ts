@@ -11,7 +11,13 @@ import type { Image, ImageStore } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import type { KeptContent } from '../registry/kept-content.js';
-import { layerType, PUSHED_LAYER_TYPE, type PushedBlob, writeManifest } from '../registry/manifest-writer.js';
+import {
+  layerType,
+  PUSHED_LAYER_LEVEL,
+  PUSHED_LAYER_TYPE,
+  type PushedBlob,
+  writeManifest,
+} from '../registry/manifest-writer.js';
 import { KeyedLock } from '../storage/keyed-lock.js';
 import type { WorkerPool } from '../workers/pool.js';
 
@@ -44,8 +50,6 @@ interface Place {
 
 /** So many images are asked for the blob of a layer before it is compressed again. */
 const MAX_ASKED = 3;
-/** That of pushes: higher ones take twice the time and more for a few percent of the size. */
-const GZIP_LEVEL = 4;
 
 export class MadeManifests {
   readonly #deps: MadeManifestsDeps;
@@ -114,7 +118,7 @@ export class MadeManifests {
     const { close, ...tar } = layers.openTar(chainId);
     const path = join(tmpDir, `made-layer-${randomUUID()}`);
     try {
-      const form = { compression: 'gzip', level: GZIP_LEVEL, epoch: undefined, path } as const;
+      const form = { compression: 'gzip', level: PUSHED_LAYER_LEVEL, epoch: undefined, path } as const;
       const { digest, sizeBytes } = await pool.run('compress-layer', { ...tar, ...form });
       const blob = { digest, sizeBytes, mediaType: layerType('oci', PUSHED_LAYER_TYPE) };
       await kept.writeLayer(blob, diffId, path);

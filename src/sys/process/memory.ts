@@ -51,13 +51,17 @@ export function releaseWhenIdle(isIdle: () => boolean): () => void {
     }
   };
   // The start itself is the first busy time. Clients often come at once, and a daemon that soon ends needs no release.
-  const first = setTimeout(() => void check(), AFTER_START_MS).unref();
-  const timer = setInterval(() => void check(), CHECK_MS).unref();
+  const look = (): void => void check().catch(ignore);
+  const first = setTimeout(look, AFTER_START_MS).unref();
+  const timer = setInterval(look, CHECK_MS).unref();
   return () => {
     clearTimeout(first);
     clearInterval(timer);
   };
 }
+
+/** Without free descriptors nothing can be read. Nothing is lost: the next look comes soon. */
+function ignore(): void {}
 
 /** Returns how much memory holds pages of this process alone, and pages of files. */
 async function residentBytes(): Promise<{ readonly own: number; readonly mapped: number }> {
