@@ -72,7 +72,7 @@ async function residentBytes(): Promise<{ readonly own: number; readonly mapped:
 let collect: (() => void) | undefined;
 
 /** Collects garbage and hands free pages back; blocks for some milliseconds, so only when nobody waits for anything. */
-function releaseMemory(): void {
+export function releaseMemory(): void {
   if (!collect) {
     setFlagsFromString('--expose-gc');
     collect = runInNewContext('gc') as () => void;
