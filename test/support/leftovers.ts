@@ -126,7 +126,7 @@ function cgroups(name: string): string[] {
 }
 
 /** Control groups of containers that have theirs below `parent`. */
-function containerCgroups(parent: string): string[] {
+export function containerCgroups(parent: string): string[] {
   return cgroups(parent).flatMap((dir) =>
     readdirSync(dir, { withFileTypes: true })
       .filter((entry) => entry.isDirectory())

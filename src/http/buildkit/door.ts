@@ -2,6 +2,7 @@
  * BuildKit's door: `/grpc`, where this daemon is the server, and `/session`, where the client serves files and
  * secrets of a build. Both are HTTP/1.1 connections that are upgraded to HTTP/2.
  */
+import type { Socket } from 'node:net';
 import { invalid } from '../../errors/engine-error.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
@@ -64,8 +65,7 @@ export class BuildKitDoor {
   }
 
   async #grpc(x: Exchange): Promise<void> {
-    requireUpgrade(x);
-    this.#server.serve(await x.upgrade('h2c'));
+    this.#server.serve(await upgraded(x));
   }
 
   async #session(x: Exchange): Promise<void> {
@@ -73,8 +73,7 @@ export class BuildKitDoor {
     const id = x.header('x-docker-expose-session-uuid') ?? '';
     const sharedKey = x.header('x-docker-expose-session-sharedkey') ?? '';
     this.#sessions.requireFree(id);
-    const socket = await x.upgrade('h2c');
-    socket.on('error', () => socket.destroy());
+    const socket = await upgraded(x);
     try {
       this.#sessions.add({ id, sharedKey }, socket);
     } catch {
@@ -82,6 +81,18 @@ export class BuildKitDoor {
       socket.destroy();
     }
   }
+}
+
+/**
+ * Returns the connection for HTTP/2. It is over as a whole when the client has closed its side, as for every server of
+ * HTTP/2: of a client that was killed nothing but this end comes. @throws EngineError invalid, in dockerd's words.
+ */
+async function upgraded(x: Exchange): Promise<Socket> {
+  requireUpgrade(x);
+  const socket = await x.upgrade('h2c');
+  socket.on('error', () => socket.destroy());
+  socket.once('end', () => socket.destroy());
+  return socket;
 }
 
 /** @throws EngineError invalid, in dockerd's words. */
