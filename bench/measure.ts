@@ -38,6 +38,8 @@ export interface Measure {
   readonly transport?: 'tcp' | 'tls';
   /** Not for dockerd: for minutes, or for ever, it does not answer. */
   readonly isForEnginedAlone?: boolean;
+  /** It is measured only when `--only` names it. */
+  readonly isForRequest?: boolean;
   /**
    * The metrics of the engine are wanted, which dockerd does not have: it is left out, and `tcpUrl` leads to the
    * metrics.

@@ -23,7 +23,7 @@ import { lifecycle } from './lifecycle.js';
 import { logFollow } from './log-follow.js';
 import { logs } from './logs.js';
 import type { Measure, Setting } from './measure.js';
-import { memory } from './memory.js';
+import { memory, memoryOfMany } from './memory.js';
 import { network } from './network.js';
 import { published } from './published.js';
 import { ensureShapedImage } from './images.js';
@@ -68,6 +68,7 @@ const MEASURES: readonly Measure[] = [
   logFollow,
   copy,
   memory,
+  memoryOfMany,
   startup,
   streams,
   network,
@@ -80,7 +81,7 @@ const RESULTS = join(ROOT, 'bench/results');
 const options = readOptions([...new Set(MEASURES.map(({ name }) => name))]);
 
 function chosenMeasures(): readonly Measure[] {
-  return MEASURES.filter(({ name }) => options.only?.includes(name) ?? true);
+  return MEASURES.filter(({ name, isForRequest }) => options.only?.includes(name) ?? isForRequest !== true);
 }
 
 interface ServerCertificate extends Certificate {
