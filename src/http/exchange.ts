@@ -5,7 +5,7 @@
  */
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import type { ArchiveSource } from '../ports/archives.js';
+import type { ArchiveSource, PieceSource } from '../ports/archives.js';
 import type { Attempt } from '../ports/kept-replies.js';
 import type { Query } from './query.js';
 import type { ResponseStream } from './response-stream.js';
@@ -63,7 +63,9 @@ export interface Exchange {
    * the client goes away. A body that is not read to its end is discarded after the reply.
    */
   bodyStream(): Readable;
-  /** Returns the body without a stream's cost, for readers to whom `bodyStream` is too slow. */
+  /** Returns the body without a stream's cost in time and memory, for readers of large ones. */
+  bodyPieces(): PieceSource;
+  /** Does the same as `bodyPieces`; on a route that takes uploads, the socket may be lent instead. */
   bodySource(): ArchiveSource;
 
   /** Sends `application/json`, with the newline at the end that clients of Go's encoder expect. */

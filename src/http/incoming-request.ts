@@ -1,7 +1,7 @@
 /** The request of an Exchange, which is the half of it that a handler reads: line, headers and body. */
 import type { Readable } from 'node:stream';
 import { internal } from '../errors/engine-error.js';
-import type { ArchiveSource } from '../ports/archives.js';
+import type { ArchiveSource, PieceSource } from '../ports/archives.js';
 import { readJson, requireJsonType, type JsonParser } from './json-body.js';
 import { Query } from './query.js';
 import { RequestBody } from './request-body.js';
@@ -90,6 +90,10 @@ export abstract class IncomingRequest {
 
   bodyStream(): Readable {
     return this.body.stream();
+  }
+
+  bodyPieces(): PieceSource {
+    return this.body;
   }
 
   bodySource(): ArchiveSource {

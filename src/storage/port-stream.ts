@@ -1,7 +1,7 @@
 /** A stream whose bytes a worker task makes; the task waits while nobody reads. */
 import { Readable } from 'node:stream';
 import type { MessagePort } from 'node:worker_threads';
-import { bufferDied } from '../workers/young-collector.js';
+import { bufferDied } from '../workers/buffer-collector.js';
 
 /** So many chunks may be on their way at once. */
 const WINDOW = 4;

@@ -1,8 +1,8 @@
-/** Hands a client's bytes over to a worker, in shared memory. */
+/** Hands a client's bytes over to a worker, in shared memory (workers/receive-pieces.ts). */
 import type { MessagePort } from 'node:worker_threads';
 import type { PieceSource } from '../ports/archives.js';
 import { libc } from '../sys/ffi/libc.js';
-import { bufferDied } from '../workers/young-collector.js';
+import { bufferDied } from '../workers/buffer-collector.js';
 
 /** Bytes are sent by the slot, because a message to another thread costs more than the small pieces of clients. */
 export const SLOT_BYTES = 256 * 1024;
@@ -18,7 +18,8 @@ const memcpy = libc.func<[to: Uint8Array, from: Uint8Array, size: number], undef
 /**
  * Sends the memory (a SharedArrayBuffer); then, in order and beginning anew after the last slot, how many bytes the
  * next slot has got; then null. A message from the other side gives back the oldest slot. All but the last are full.
- * Resolves when all is sent, or the other side has closed the port. Rejects when the source fails.
+ * Resolves when all is sent, or the port is closed; what still comes is ignored then, so that the source need not
+ * stay paused. Rejects when the source fails.
  */
 export function sendPieces(source: PieceSource, port: MessagePort): Promise<void> {
   const memory = new Uint8Array(new SharedArrayBuffer(SLOTS * SLOT_BYTES));
@@ -44,6 +45,7 @@ export function sendPieces(source: PieceSource, port: MessagePort): Promise<void
 
   return new Promise((resolve, reject) => {
     let isEnded = false;
+    let isClosed = false;
     const finish = (): void => {
       if (!isEnded || late.length > 0) return;
       if (filledBytes % SLOT_BYTES > 0) port.postMessage(filledBytes % SLOT_BYTES, []);
@@ -59,10 +61,17 @@ export function sendPieces(source: PieceSource, port: MessagePort): Promise<void
       if (slotsInUse() <= SLOTS - RESERVED_SLOTS) source.resume();
       if (waiting.length > 0) finish();
     });
-    port.once('close', resolve);
+    port.once('close', () => {
+      isClosed = true;
+      late = [];
+      source.resume();
+      resolve();
+    });
     port.postMessage(memory.buffer, []);
     source.read(
       (piece) => {
+        bufferDied(piece.length);
+        if (isClosed) return;
         if (late.length > 0) late.push(piece.slice());
         else put(piece);
         if (slotsInUse() > SLOTS - RESERVED_SLOTS) source.pause();

@@ -9,7 +9,8 @@ import { filterProcess } from './filter-process.js';
 /** Takes compressed bytes in order and hands plain ones to the consumer given to `createDecompressor`. */
 export interface Decompressor {
   /**
-   * Resolves when more bytes are welcome. Rejects with `data-loss` for a damaged stream or with the consumer's error.
+   * Resolves when more bytes are welcome; then the chunk may be reused. Rejects with `data-loss` for a damaged stream
+   * or with the consumer's error.
    */
   write(chunk: Buffer): Promise<void>;
   /** Resolves when the consumer has had everything. */
@@ -22,7 +23,7 @@ type Consumer = (chunk: Buffer) => void;
 
 /** Size of output buffers: large ones make few trips between the threads that inflate and the one that extracts. */
 const OUTPUT_BYTES = 256 << 10;
-/** Smaller pieces of input are gathered up to this size, for the same reason. */
+/** Smaller pieces of input are gathered in buffers of this size, for the same reason. */
 const INPUT_BYTES = 256 << 10;
 /**
  * As with every stream, `highWaterMark` counts on the side of the input too: what may wait there while a piece is
@@ -73,8 +74,8 @@ export function isCompressed(head: Uint8Array): boolean {
 }
 
 /**
- * Returns the plain bytes of a source that may be compressed, as fast as they are taken. Throws `data-loss` for a
- * damaged one.
+ * Returns the plain bytes of a source that may be compressed, as fast as they are taken. Each chunk of either is lent
+ * until the next one is asked for. Throws `data-loss` for a damaged source.
  */
 export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const iterator = source[Symbol.asyncIterator]();
@@ -88,7 +89,7 @@ export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerat
   const stream = streamFor(head);
   if (stream) {
     // A failure at either end destroys both, and is thrown by the iteration.
-    pipeline(Readable.from(whole), stream, () => undefined);
+    pipeline(Readable.from(copies(whole)), stream, () => undefined);
     try {
       yield* stream as AsyncIterable<Buffer>;
     } catch (error) {
@@ -112,6 +113,11 @@ export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerat
   }
   await decompressor.end();
   yield* pieces;
+}
+
+/** A stream asks for more while it has what it got. */
+async function* copies(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  for await (const chunk of source) yield Buffer.from(chunk);
 }
 
 async function* prefixed(head: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
@@ -168,39 +174,81 @@ function through(stream: Duplex, consumer: Consumer): Decompressor {
   };
   stream.on('data', (chunk: Buffer) => queueMicrotask(() => extract(chunk)));
   stream.on('error', (error: unknown) => (failure ??= damaged(error)));
+  let isEnded = false;
+  stream.once('end', () => (isEnded = true));
+  const input = new StreamInput(stream);
   const check = (): void => {
     if (failure) throw failure;
-  };
-  const settled = async (event: string): Promise<void> => {
-    await once(stream, event).catch((error: unknown) => (failure ??= damaged(error)));
-    check();
-  };
-  let gathered: Buffer[] = [];
-  let gatheredBytes = 0;
-  const pass = (): boolean => {
-    const hasRoom = stream.write(Buffer.concat(gathered));
-    gathered = [];
-    gatheredBytes = 0;
-    return hasRoom;
   };
   return {
     async write(chunk) {
       check();
-      gathered.push(chunk);
-      gatheredBytes += chunk.length;
-      if (gatheredBytes >= INPUT_BYTES && !pass()) await settled('drain');
+      for (let at = 0; at < chunk.length;) {
+        at += input.put(chunk, at);
+        if (!input.isFull) continue;
+        await input.pass();
+        check();
+      }
     },
     async end() {
       check();
-      if (gatheredBytes > 0) pass();
+      await input.pass();
       stream.end();
-      await settled('end');
+      // Padding behind the last byte may have ended it.
+      if (!isEnded) await once(stream, 'end').catch((error: unknown) => (failure ??= damaged(error)));
+      check();
     },
     destroy() {
       isDestroyed = true;
       stream.destroy();
     },
   };
+}
+
+/**
+ * Gathers input for a stream in two buffers that are used by turns: one is filled while the stream has the other. A new
+ * buffer for each piece would be old garbage by the time that the stream is done with it.
+ */
+class StreamInput {
+  readonly #stream: Duplex;
+  #filling = Buffer.allocUnsafeSlow(INPUT_BYTES);
+  #other: Buffer<ArrayBuffer> | undefined;
+  #usedBytes = 0;
+  /** True while the stream has the other buffer. */
+  #isBusy = false;
+  #wake = (): void => undefined;
+
+  constructor(stream: Duplex) {
+    this.#stream = stream;
+    // A stream that is closed never gives back the buffer that it has.
+    stream.on('close', () => this.#release());
+  }
+
+  get isFull(): boolean {
+    return this.#usedBytes === INPUT_BYTES;
+  }
+
+  /** Copies what there is room for, and returns how many bytes that are. */
+  put(chunk: Buffer, from: number): number {
+    const count = chunk.copy(this.#filling, this.#usedBytes, from);
+    this.#usedBytes += count;
+    return count;
+  }
+
+  /** Gives the stream what was gathered, once it is done with what it has, or is closed. */
+  async pass(): Promise<void> {
+    if (this.#isBusy) await new Promise<void>((resolve) => (this.#wake = resolve));
+    if (this.#usedBytes === 0 || this.#stream.destroyed) return;
+    this.#isBusy = true;
+    this.#stream.write(this.#filling.subarray(0, this.#usedBytes), () => this.#release());
+    this.#usedBytes = 0;
+    [this.#filling, this.#other] = [this.#other ?? Buffer.allocUnsafeSlow(INPUT_BYTES), this.#filling];
+  }
+
+  #release(): void {
+    this.#isBusy = false;
+    this.#wake();
+  }
 }
 
 function zstd(consumer: Consumer): Decompressor {
@@ -216,7 +264,8 @@ function zstd(consumer: Consumer): Decompressor {
     }
   };
   return {
-    write: (chunk) => push(chunk, false),
+    // The decoder keeps what it cannot use yet.
+    write: (chunk) => push(Uint8Array.from(chunk), false),
     end: () => push(new Uint8Array(0), true),
     destroy: () => (isDestroyed = true),
   };

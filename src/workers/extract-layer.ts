@@ -6,7 +6,7 @@ import type { Digest } from '../ports/storage.js';
 import { type ExtractResult, LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { storageError } from '../storage/storage-error.js';
 import { createDecompressor } from './decompress.js';
-import { bufferDied } from './young-collector.js';
+import { bufferDied } from './buffer-collector.js';
 
 export interface ExtractLayerInput {
   readonly blobPath: string;
@@ -38,8 +38,10 @@ export async function extractLayer({
     bufferDied(chunk.length);
   });
   try {
-    for await (const chunk of createReadStream(blobPath, { highWaterMark: READ_BYTES }) as AsyncIterable<Buffer>)
+    for await (const chunk of createReadStream(blobPath, { highWaterMark: READ_BYTES }) as AsyncIterable<Buffer>) {
       await decompressor.write(chunk);
+      bufferDied(chunk.length);
+    }
     await decompressor.end();
     return { ...extractor.finish(), diffId: `sha256:${hash.digest('hex')}` };
   } catch (error) {

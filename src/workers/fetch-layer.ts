@@ -15,7 +15,7 @@ import { createDecompressor, type Decompressor } from './decompress.js';
 import { BlobDownload, type BlobInput } from './download-blob.js';
 import { PartialFile } from './partial-file.js';
 import { TaskLink } from './task-link.js';
-import { bufferDied } from './young-collector.js';
+import { bufferDied } from './buffer-collector.js';
 
 export interface FetchLayerInput extends BlobInput {
   /** Digest of the plain tar, as the image configuration declares it. */
@@ -60,6 +60,7 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
     const take = async (chunk: Buffer): Promise<void> => {
       partial?.append(chunk);
       await sink.write(chunk);
+      bufferDied(chunk.length);
       link.progress({ type: 'downloading', bytes: sink.blobBytes });
     };
     await new BlobDownload(input, link, { take, position: () => sink.blobBytes }, partial).run();

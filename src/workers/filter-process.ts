@@ -22,8 +22,10 @@ export function filterProcess(program: string, args: readonly string[]): Duplex 
   };
   const stream = new Duplex({
     write(chunk: Buffer, _encoding, callback) {
-      if (child.exitCode !== null || child.stdin.write(chunk)) callback();
-      else wake = callback;
+      // The caller may use the memory of the chunk again then.
+      if (child.exitCode !== null) return callback();
+      wake = callback;
+      child.stdin.write(chunk, proceed);
     },
     final(callback) {
       child.stdin.end(callback);
@@ -45,7 +47,6 @@ export function filterProcess(program: string, args: readonly string[]): Duplex 
         : error,
     ),
   );
-  child.stdin.on('drain', proceed);
   // A program that ends early says why on stderr; the broken pipe is only the consequence.
   child.stdin.on('error', proceed);
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-MAX_ERROR_CHARS)));

@@ -7,7 +7,7 @@ import { dataLoss } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { PUSHED_LAYER_LEVEL } from '../registry/manifest-writer.js';
 import { type AssembleInput, assembleTar } from '../storage/tar/assemble.js';
-import { bufferDied } from './young-collector.js';
+import { bufferDied } from './buffer-collector.js';
 
 /** The files of a layer, of which a blob is made. */
 export interface LayerContent extends AssembleInput {

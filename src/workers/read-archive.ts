@@ -21,7 +21,8 @@ import { TarReader, type EntrySink } from '../storage/tar/tar-reader.js';
 import type { UnpackedTar } from '../storage/tasks/unpack-tar.js';
 import { createDecompressor, decompressed, type Decompressor, isCompressed } from './decompress.js';
 import { failure, type Outcome } from './outcome.js';
-import { bufferDied } from './young-collector.js';
+import { bufferDied } from './buffer-collector.js';
+import { receivePieces } from './receive-pieces.js';
 
 /** Where the next layer goes; made by the main thread on demand. */
 export interface ArchivePlace {
@@ -35,6 +36,8 @@ export interface ArchivePlace {
 
 export interface ReadArchiveInput {
   readonly port: MessagePort;
+  /** Brings the archive, as `sendPieces` sends it. */
+  readonly bytes: MessagePort;
   /** A layer whose plain tar is longer is refused. */
   readonly maxTarBytes: number;
   /** Only images that this platform runs are wanted; undefined: all. */
@@ -42,18 +45,11 @@ export interface ReadArchiveInput {
   readonly host: Platform;
 }
 
-/** Messages from the main thread; `chunk` null is the end of the archive. */
-export type ArchiveOrder =
-  | { readonly type: 'chunk'; readonly chunk: Uint8Array | null }
-  | { readonly type: 'place'; readonly place: Outcome }
-  | { readonly type: 'cancel' };
+/** Messages from the main thread. */
+export type ArchiveOrder = { readonly type: 'place'; readonly place: Outcome } | { readonly type: 'cancel' };
 
-/**
- * Messages to the main thread: a chunk was taken, a layer begins, bytes of a layer were read. Paths are cleaned byte
- * strings.
- */
+/** Messages to the main thread: a layer begins, bytes of a layer were read. Paths are cleaned byte strings. */
 export type ArchiveReport =
-  | { readonly type: 'taken' }
   | { readonly type: 'layer'; readonly path: string }
   | { readonly type: 'progress'; readonly path: string; readonly bytes: number; readonly totalBytes: number };
 
@@ -70,61 +66,48 @@ const REPORT_INTERVAL_MS = 100;
  */
 export async function readArchive({
   port,
+  bytes,
   maxTarBytes,
   platform,
   host,
 }: ReadArchiveInput): Promise<readonly PlannedImage[]> {
   const link = new Link(port);
+  const pieces = receivePieces(bytes);
   const contents = new ContentsReader(link, maxTarBytes);
   const reader = new TarReader((header) => contents.visit(header));
   try {
-    for await (const chunk of decompressed(link.chunks())) {
-      await reader.write(chunk);
-      bufferDied(chunk.length);
-    }
+    for await (const chunk of decompressed(pieces)) await reader.write(chunk);
     reader.end();
     return planLoad(new ArchiveFiles(contents.finish()), platform, host);
   } catch (error) {
     throw link.isCancelled ? cancelled('the archive is not wanted any more') : error;
   } finally {
     contents.close();
+    bytes.close();
     port.close();
   }
 }
 
 class Link {
   readonly #port: MessagePort;
-  readonly #chunks: (Uint8Array | null)[] = [];
   readonly #places: Outcome[] = [];
   isCancelled = false;
-  /** Wakes those who wait: chunks are read ahead while a layer waits for its place. */
-  #waiting: (() => void)[] = [];
+  /** Wakes who waits for a place. */
+  #wake = (): void => undefined;
   #lastReport = 0;
 
   constructor(port: MessagePort) {
     this.#port = port;
     port.on('message', (order: ArchiveOrder) => {
       if (order.type === 'cancel') this.isCancelled = true;
-      else if (order.type === 'chunk') this.#chunks.push(order.chunk);
       else this.#places.push(order.place);
-      const waiting = this.#waiting;
-      this.#waiting = [];
-      for (const wake of waiting) wake();
+      this.#wake();
     });
-  }
-
-  async *chunks(): AsyncGenerator<Buffer> {
-    for (;;) {
-      const chunk = await this.#next(this.#chunks);
-      if (chunk === null) return;
-      this.report({ type: 'taken' });
-      yield Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-    }
   }
 
   async place(path: string): Promise<ArchivePlace> {
     this.report({ type: 'layer', path });
-    const place = await this.#next(this.#places);
+    const place = await this.#nextPlace();
     if (!place.ok) throw invalid(place.message);
     return place.value as ArchivePlace;
   }
@@ -140,12 +123,12 @@ class Link {
     this.report({ type: 'progress', path, bytes, totalBytes });
   }
 
-  async #next<T>(queue: T[]): Promise<T> {
+  async #nextPlace(): Promise<Outcome> {
     for (;;) {
       if (this.isCancelled) throw cancelled('the archive is not wanted any more');
-      const next = queue.shift();
+      const next = this.#places.shift();
       if (next !== undefined) return next;
-      await new Promise<void>((resolve) => void this.#waiting.push(resolve));
+      await new Promise<void>((resolve) => (this.#wake = resolve));
     }
   }
 }

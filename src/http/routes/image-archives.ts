@@ -42,7 +42,7 @@ async function load(x: Exchange, deps: LoadDeps): Promise<void> {
   const send = (fact: ProgressFact): void => void stream.write(encodeProgress(fact));
   try {
     await loadImages(deps, {
-      source: x.bodyStream() as AsyncIterable<Buffer>,
+      source: x.bodyPieces(),
       platform,
       signal: x.signal,
       onProgress: (id, bytes, total) => {

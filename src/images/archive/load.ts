@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type Outcome, unwrap } from '../../workers/outcome.js';
 import { dataLoss, internal, invalid } from '../../errors/engine-error.js';
+import type { PieceSource } from '../../ports/archives.js';
 import type { Image, ImageHistory } from '../../ports/images.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
 import type { KeptContent } from '../../registry/kept-content.js';
@@ -23,7 +24,7 @@ export interface LoadDeps extends ReceiveDeps {
 }
 
 export interface LoadRequest {
-  readonly source: AsyncIterable<Buffer>;
+  readonly source: PieceSource;
   readonly platform: Platform | undefined;
   readonly signal: AbortSignal;
   /** Called with the bytes read of a layer; `id` names it in progress lines. */

@@ -1,12 +1,13 @@
 /** Takes an archive of images from a client: a worker reads it and unpacks every layer into a staged one. */
 import { MessageChannel } from 'node:worker_threads';
 import { cancelled } from '../../errors/engine-error.js';
+import type { PieceSource } from '../../ports/archives.js';
 import type { LayerStore } from '../../ports/storage.js';
 import { hostPlatform, type Platform } from '../../registry/platform.js';
+import { sendPieces } from '../../storage/send-pieces.js';
 import { storageError } from '../../storage/storage-error.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import type { ArchiveOrder, ArchiveReport } from '../../workers/read-archive.js';
-import { ChunkFeed } from './chunk-feed.js';
 import type { PlannedImage } from './plan.js';
 import { StagedPlaces } from './staged-places.js';
 import { usableBytes } from '../../sys/files/usable-bytes.js';
@@ -21,7 +22,7 @@ export interface ReceiveDeps {
 }
 
 export interface ReceiveRequest {
-  readonly source: AsyncIterable<Buffer>;
+  readonly source: PieceSource;
   readonly platform: Platform | undefined;
   readonly signal: AbortSignal;
 }
@@ -45,27 +46,37 @@ export async function receiveArchive(
   onProgress: ReceiveProgress,
 ): Promise<ReceivedArchive> {
   const { port1: near, port2: far } = new MessageChannel();
-  const order = (message: ArchiveOrder, transfer: ArrayBuffer[] = []): void => near.postMessage(message, transfer);
-  const feed = new ChunkFeed(order);
+  const { port1: nearBytes, port2: bytes } = new MessageChannel();
+  const order = (message: ArchiveOrder): void => near.postMessage(message, []);
+  let isOver = false;
   const staged = await StagedPlaces.open(layers, blobDir);
   near.on('message', (report: ArchiveReport) => {
-    if (report.type === 'taken') feed.taken();
-    else if (report.type === 'progress') onProgress(report.path, report.bytes, report.totalBytes);
+    if (report.type === 'progress') onProgress(report.path, report.bytes, report.totalBytes);
     // When the reading has ended, nobody waits for a place any more.
-    else if (!feed.isOver) staged.make(order);
+    else if (!isOver) staged.make(order);
   });
   const closed = new Promise<void>((resolve) => near.once('close', resolve));
-  const cancel = (): void => order({ type: 'cancel' });
+  const cancel = (): void => {
+    order({ type: 'cancel' });
+    nearBytes.close();
+  };
   signal.addEventListener('abort', cancel, { once: true });
 
   try {
     const maxTarBytes = await usableBytes(dataRoot);
     signal.throwIfAborted();
     const reading = pool
-      .run('read-archive', { port: far, maxTarBytes, platform, host: hostPlatform() }, { transferList: [far] })
-      .finally(() => feed.end());
+      .run(
+        'read-archive',
+        { port: far, bytes, maxTarBytes, platform, host: hostPlatform() },
+        { transferList: [far, bytes] },
+      )
+      .finally(() => {
+        isOver = true;
+        nearBytes.close();
+      });
     // When the client breaks off, the worker must stop waiting.
-    const fed = feed.sendAll(source).catch((error: unknown) => {
+    const fed = sendPieces(source, nearBytes).catch((error: unknown) => {
       cancel();
       throw error;
     });
@@ -86,5 +97,6 @@ export async function receiveArchive(
   } finally {
     signal.removeEventListener('abort', cancel);
     near.close();
+    nearBytes.close();
   }
 }
