@@ -1,13 +1,11 @@
 /** The context of a build that comes as a tar, compressed or not: it is unpacked before the build begins. */
-import { mkdir, mkdtemp, open, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { invalid } from '../errors/engine-error.js';
+import { isEngineError } from '../errors/engine-error.js';
 import type { ArchiveSource } from '../ports/archives.js';
 import type { BuildContext, ContextTree } from '../ports/build.js';
 import { ArchiveWorkers } from '../storage/archives.js';
-import { closeFd } from '../sys/files/fd.js';
-import { openInRoot } from '../sys/files/open-in-root.js';
-import { cleanPath } from './files/paths.js';
+import { readSmallFile } from './files/small-file.js';
 
 /** Dockerfiles and ignore files are at most this long. */
 const MAX_FILE_BYTES = 16 << 20;
@@ -38,6 +36,11 @@ export class TarContexts {
   }
 }
 
+/** Tells whether an archive is to blame, and not the way to it. */
+export function isBadArchive(error: unknown): boolean {
+  return isEngineError(error, 'invalid') && error.code?.startsWith('TAR_') === true;
+}
+
 export class UnpackedContext implements BuildContext {
   /** @param close removes the files. */
   constructor(
@@ -45,38 +48,11 @@ export class UnpackedContext implements BuildContext {
     readonly close: () => Promise<void>,
   ) {}
 
-  async readFile(path: string): Promise<Buffer | undefined> {
-    const directory = await open(this.root, 'r');
-    try {
-      const fd = openInRoot(directory.fd, cleanPath(path));
-      try {
-        return await readSmall(`/proc/self/fd/${fd}`, path);
-      } finally {
-        closeFd(fd);
-      }
-    } catch (error) {
-      const { code } = error as { readonly code?: string };
-      if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP') return undefined;
-      throw error;
-    } finally {
-      await directory.close();
-    }
+  readFile(path: string): Promise<Buffer | undefined> {
+    return readSmallFile(this.root, path, MAX_FILE_BYTES);
   }
 
   tree(): Promise<ContextTree> {
     return Promise.resolve({ directory: this.root, release: () => Promise.resolve() });
-  }
-}
-
-async function readSmall(at: string, shown: string): Promise<Buffer> {
-  // To open a FIFO would take a thread for ever.
-  const found = await stat(at);
-  if (!found.isFile()) throw invalid(`${shown} is not a file`);
-  if (found.size > MAX_FILE_BYTES) throw invalid(`${shown} is too large`);
-  const file = await open(at, 'r');
-  try {
-    return await file.readFile();
-  } finally {
-    await file.close();
   }
 }

@@ -80,6 +80,19 @@ export function transportError(request: Requested, error: unknown): EngineError 
   });
 }
 
+/**
+ * Names the address that would be asked next as its server wrote it: a path alone stays one.
+ * @param request goes to that address. @param location the header that has led there.
+ */
+export function tooManyRedirects(request: Requested, location: string, count: number): EngineError {
+  const described = describeRequest(request);
+  const shown = URL.canParse(location) ? described : described.replace(new URL(request.url).origin, '');
+  return internal(`${shown}: stopped after ${count} redirects`, {
+    code: 'REGISTRY_UNREACHABLE',
+    details: { retryable: true },
+  });
+}
+
 /** Adds what the operator can do about a registry that was not declared insecure. */
 export function insecureAdvice(domain: string, certsDir: string, error: EngineError): EngineError {
   return internal(

@@ -6,7 +6,7 @@ import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type In
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { cancelled } from '../errors/engine-error.js';
-import { factsOf, timedOut, transportError } from './failure.js';
+import { factsOf, timedOut, tooManyRedirects, transportError } from './failure.js';
 import { proxyHeaders, proxyOf, proxyServername, TunnelAgent } from './proxy.js';
 import { isSocks, SocksAgent } from './socks.js';
 import { trustedRoots } from './trusted-roots.js';
@@ -107,8 +107,8 @@ export async function sendRequest(request: HttpRequest): Promise<IncomingMessage
     if (!redirects || location === undefined || (request.method !== 'GET' && request.method !== 'HEAD'))
       return response;
     discard(response);
-    if (hop === MAX_REDIRECTS) throw transportError(request, new Error(`stopped after ${MAX_REDIRECTS} redirects`));
     current = redirected(current, location);
+    if (hop === MAX_REDIRECTS) throw tooManyRedirects(current, location, MAX_REDIRECTS);
   }
 }
 

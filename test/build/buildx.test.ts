@@ -1,7 +1,7 @@
 /** `docker build` as people type it: the unmodified CLI with buildx and compose. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -87,6 +87,16 @@ describe('docker build', { skip }, () => {
     assert.match(failed.stderr, /7$/m);
     const absent = await buildx.run(['build', '-f', 'nothing', '.'], { in: 'b' });
     assert.match(absent.stderr, /failed to read dockerfile: open nothing: no such file or directory/);
+    mkdirSync(join(buildx.directory, 'b/place'));
+    symlinkSync('itself', join(buildx.directory, 'b/itself'));
+    for (const [name, words] of [
+      ['place', 'read place: is a directory'],
+      ['itself', 'too many links'],
+    ] as const)
+      assert.match(
+        (await buildx.run(['build', '-f', name, '.'], { in: 'b' })).stderr,
+        new RegExp(`dockerfile: ${words}$`, 'm'),
+      );
     const entitled = await buildx.run(['build', '--allow', 'security.insecure', '.'], { in: 'b' });
     assert.match(entitled.stderr, /granting entitlement security\.insecure is not allowed/);
   });

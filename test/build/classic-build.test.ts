@@ -7,6 +7,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
+import type { LayerEntry } from '../support/image-builder.js';
+import { archiveOf } from '../support/image-archives.js';
 import { type EngineWithImage, startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
@@ -150,6 +152,31 @@ describe('classic build', () => {
     const named = await build({ Dockerfile: `FROM ${under.image}\n` }, 'dockerfile=a/../../Dockerfile');
     assert.equal(named.status, 400);
     assert.match(named.text, /forbidden path outside the build context: a\/\.\.\/\.\.\/Dockerfile \(\)/);
+  });
+
+  it('refuses archives that lead outside, and Dockerfiles that are no files, in the words of dockerd', async () => {
+    const Dockerfile = { path: 'Dockerfile', content: 'FROM scratch\n' };
+    const link = (path: string, target: string): LayerEntry => ({ path, type: 'link', target });
+    const outside = 'forbidden path outside the build context: Dockerfile ()';
+    const cases: readonly (readonly [entries: readonly LayerEntry[], classic: string, buildKit: string])[] = [
+      [[Dockerfile, { path: '../out', content: 'x' }], 'invalid entry name "../out"', ''],
+      [[Dockerfile, link('h', '../../etc/passwd')], 'invalid hardlink target "../../etc/passwd"', ''],
+      [[Dockerfile, link('h', 'nosuch')], 'linkat nosuch h: no such file or directory', ''],
+      [
+        [{ path: 'Dockerfile', type: 'directory' }],
+        'unexpected error reading Dockerfile: read Dockerfile: is a directory',
+        'read Dockerfile: is a directory',
+      ],
+      [[{ path: 'Dockerfile', type: 'symlink', target: 'Dockerfile' }], outside, 'too many links'],
+    ];
+    for (const [entries, classic, buildKit] of cases) {
+      const tar = archiveOf(entries);
+      const refused = await post(under.engine.socketPath, '/build', tar);
+      assert.deepEqual([refused.status, JSON.parse(refused.text)], [400, { message: classic }]);
+      const { text } = await post(under.engine.socketPath, '/build?version=2', tar);
+      const message = `failed to read dockerfile: ${buildKit || classic}`;
+      assert.ok(text.includes(JSON.stringify({ message })), `${message} in ${text}`);
+    }
   });
 });
 

@@ -17,6 +17,7 @@ import { PortBudget } from '../../build/dockerfile/ports.js';
 import { isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
 import type { ResolvedStage, StageGraph, StageSource } from '../../build/dockerfile/stage-graph.js';
 import type { SourceTree } from '../../build/files/copy-files.js';
+import { orNoFile } from '../../build/files/small-file.js';
 import { EngineError, invalid, notImplemented } from '../../errors/engine-error.js';
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { BuildSources } from '../../ports/build-sources.js';
@@ -358,7 +359,9 @@ export class ClassicBuild {
   /** The client has left out what its ignore file names; only the two files themselves it had to send. */
   #ignored(): Promise<readonly string[]> {
     const files = ['.dockerignore', this.request.dockerfile.name];
-    this.#ignore ??= this.request.context.readFile('.dockerignore').then((text) => namedBy(text ?? '', files));
+    this.#ignore ??= orNoFile(this.request.context.readFile('.dockerignore')).then((text) =>
+      namedBy(text ?? '', files),
+    );
     return this.#ignore;
   }
 

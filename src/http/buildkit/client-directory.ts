@@ -1,9 +1,8 @@
 /** A directory of a client's, whose files come when a build needs them. */
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { readSmallFile, readSmallFiles, type SmallFiles } from '../../build/files/small-file.js';
 import { withinRoom } from '../../build/sources/disk-room.js';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import type { CountBytes } from '../../ports/build.js';
-import { openInRoot } from '../../sys/files/open-in-root.js';
 import type { ContextCache, ReceivingDirectory } from './context-cache.js';
 import type { CallMetadata } from './grpc-client.js';
 import { receiveTree } from './receive-tree.js';
@@ -38,19 +37,11 @@ export class ClientDirectory {
   }
 
   /** Resolves with small files by their paths; those that are missing are left out. */
-  async smallFiles(
-    paths: readonly string[],
-    bytes: CountBytes = () => undefined,
-  ): Promise<ReadonlyMap<string, Buffer>> {
+  async smallFiles(paths: readonly string[], bytes: CountBytes = () => undefined): Promise<SmallFiles> {
     const directory = await this.#parts.contexts.passing();
     try {
       await this.#receive(await this.#session(), directory, { exclude: [], follow: paths }, bytes);
-      const found = new Map<string, Buffer>();
-      for (const path of paths) {
-        const content = smallFile(directory.path, path);
-        if (content !== undefined) found.set(path, content);
-      }
-      return found;
+      return await readSmallFiles(paths, (path) => readSmallFile(directory.path, path, MAX_SMALL_BYTES));
     } finally {
       await directory.release();
     }
@@ -109,23 +100,4 @@ function values(name: string, list: readonly string[]): CallMetadata {
   if (list.every((value) => PRINTABLE.test(value))) return { [name]: list };
   const escaped = list.map((value) => encodeURIComponent(value));
   return { [name]: escaped, [`${name}-encoded`]: '1' };
-}
-
-/** Reads a file that the client has sent; links on the way to it stay inside the directory. */
-function smallFile(root: string, path: string): Buffer | undefined {
-  const rootFd = openSync(root, constants.O_RDONLY | constants.O_DIRECTORY);
-  let fd: number | undefined;
-  try {
-    fd = openInRoot(rootFd, path);
-    const stat = fstatSync(fd);
-    if (!stat.isFile()) return undefined;
-    if (stat.size > MAX_SMALL_BYTES) throw invalid(`${path} is too large`);
-    return readFileSync(fd);
-  } catch (error) {
-    if (isEngineError(error, 'invalid')) throw error;
-    return undefined;
-  } finally {
-    if (fd !== undefined) closeSync(fd);
-    closeSync(rootFd);
-  }
 }

@@ -1,4 +1,5 @@
 /** Brings the Dockerfile and its ignore file here, which are there also when the ignore file leaves them out. */
+import { readSmallFiles } from '../../build/files/small-file.js';
 import { internal } from '../../errors/engine-error.js';
 import type { BuildContext } from '../../ports/build.js';
 import type { OpenContext } from './main-context.js';
@@ -27,22 +28,22 @@ export async function loadDockerfile(
   const step = `[internal] load build definition from ${filename}`;
   return inStep(build, step, 'transferring dockerfile:', async (bytes, vertex) => {
     const files = hasDockerfile
-      ? await smallFiles(context, [filename, ...others])
+      ? await readSmallFiles([filename, ...others], (name) => context.readFile(name))
       : await build.directory(dockerfileDirectory).smallFiles([filename, ignoreFile, ...others], bytes);
-    const text = [filename, ...others].map((name) => files.get(name)).find((file) => file !== undefined);
-    if (text === undefined) throw internal(`failed to read dockerfile: open ${filename}: no such file or directory`);
-    const readFile: BuildContext['readFile'] = async (path, bytes) =>
-      path === ignoreFile && !hasDockerfile ? files.get(path) : context.readFile(path, bytes);
+    const found = [filename, ...others].map((name) => files.get(name));
+    const text = found.find((file) => Buffer.isBuffer(file));
+    if (text === undefined) throw unread(filename, found[0]);
+    const readFile: BuildContext['readFile'] = async (path, bytes) => {
+      if (path !== ignoreFile || hasDockerfile) return context.readFile(path, bytes);
+      const file = files.get(path);
+      return Buffer.isBuffer(file) ? file : undefined;
+    };
     const tree: BuildContext['tree'] = (selection, signal, bytes) => context.tree(selection, signal, bytes);
     return { name: filename, text, vertex, context: { readFile, tree } };
   });
 }
 
-async function smallFiles(context: BuildContext, names: readonly string[]): Promise<ReadonlyMap<string, Buffer>> {
-  const files = new Map<string, Buffer>();
-  for (const name of names) {
-    const file = await context.readFile(name);
-    if (file !== undefined) files.set(name, file);
-  }
-  return files;
+function unread(filename: string, why: Buffer | Error | undefined): Error {
+  const reason = why instanceof Error ? why.message : `open ${filename}: no such file or directory`;
+  return internal(`failed to read dockerfile: ${reason}`);
 }

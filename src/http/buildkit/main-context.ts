@@ -1,6 +1,7 @@
 /** The main context of a build: a directory of the client's, an archive that it sends once, or one at an address. */
 import { CONTEXT_FILE, type RemoteContext } from '../../build/sources/remote-context.js';
 import { parseGitReference, withoutLogin } from '../../build/sources/git-url.js';
+import { isBadArchive } from '../../build/tar-context.js';
 import { EngineError, isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { RemoteOrder } from '../../ports/build-sources.js';
 import type { ArchiveSource, PieceSource } from '../../ports/archives.js';
@@ -48,16 +49,29 @@ export async function openMainContext(
   const hasDockerfile = !build.order.attrs.has('dockerfilekey');
   const body = bodies.take(remoteContext);
   if (body !== undefined) {
-    const context = await inStep(build, '[internal] load remote build context', '', () => unpack(body));
+    const context = await unpacked(inStep(build, '[internal] load remote build context', '', () => unpack(body)));
     return { context, hasDockerfile, close: () => context.close() };
   }
   if (!remoteContext.startsWith(UPLOAD)) return { ...(await fetched(build, remoteContext, fetch)), hasDockerfile };
   const session = await build.session();
   const path = remoteContext.slice(UPLOAD.length - 1);
-  const context = await inStep(build, '[internal] load remote build context', 'transferring context:', (bytes) =>
-    unpack(pieceSource(pulledBytes(session, path, build.job.signal), bytes)),
+  const context = await unpacked(
+    inStep(build, '[internal] load remote build context', 'transferring context:', (bytes) =>
+      unpack(pieceSource(pulledBytes(session, path, build.job.signal), bytes)),
+    ),
   );
   return { context, hasDockerfile, close: () => context.close() };
+}
+
+/** BuildKit finds a bad archive out when it looks for the Dockerfile. */
+function unpacked(unpacking: Promise<ClosableContext>): Promise<ClosableContext> {
+  return unpacking.catch((error: unknown) => {
+    throw isBadArchive(error) ? unreadable(error) : error;
+  });
+}
+
+function unreadable(error: unknown): EngineError {
+  return new EngineError('internal', `failed to read dockerfile: ${messageOf(error)}`, { cause: error });
 }
 
 async function fetched(
@@ -94,6 +108,7 @@ async function fetched(
 /** BuildKit finds out at the first use of the context that it cannot be had. */
 function explained(error: unknown, what: string): unknown {
   if (!isEngineError(error) || error.kind === 'cancelled') return error;
+  if (isBadArchive(error)) return unreadable(error);
   const isLate = error.code === 'BAD_SUBDIR' || error.code === 'DIGEST_MISMATCH';
   return new EngineError('internal', `${what}: ${isLate ? '' : 'failed to load cache key: '}${messageOf(error)}`, {
     cause: error,

@@ -84,7 +84,11 @@ export function layoutContext({ session }: Pick<OrderedBuild, 'session'>, writte
 /** Presents a client's directory as a context of the engine. */
 export function directoryContext(directory: ClientDirectory): BuildContext {
   return {
-    readFile: async (path, bytes) => (await directory.smallFiles([path], bytes)).get(path),
+    readFile: async (path, bytes) => {
+      const file = (await directory.smallFiles([path], bytes)).get(path);
+      if (file instanceof Error) throw file;
+      return file;
+    },
     tree: async ({ ignore, follow }, _signal, bytes = () => undefined) => {
       const kept = await directory.tree({ exclude: ignore, follow }, bytes);
       const { path, digests } = kept;

@@ -10,6 +10,7 @@ import { lintReport } from '../../build/dockerfile/lint.js';
 import { listTargets, outlineParts } from '../../build/dockerfile/outline.js';
 import { readDockerfile } from '../../build/dockerfile/parse.js';
 import { parsePlatform, type Host } from '../../build/dockerfile/platform.js';
+import { orNoFile } from '../../build/files/small-file.js';
 import { internal } from '../../errors/engine-error.js';
 import { goJson } from '../../text/go-json.js';
 import { inTurns } from '../../text/turns.js';
@@ -97,7 +98,7 @@ function checkConfig({ buildArgs }: DockerfileAttrs): CheckConfig | undefined {
 
 async function ignoreFile(name: string, context: LoadedDockerfile['context']): Promise<IgnoreMatcher | undefined> {
   for (const path of ignoreFileNames(name)) {
-    const text = await context.readFile(path);
+    const text = await orNoFile(context.readFile(path));
     if (text !== undefined) return new IgnoreMatcher(parseIgnoreFile(text));
   }
   return undefined;

@@ -2,6 +2,7 @@
 import { CONTEXT_FILE, type RemoteContext } from '../../build/sources/remote-context.js';
 import { parseGitReference, withoutLogin } from '../../build/sources/git-url.js';
 import { refusal } from '../../build/sources/http-source.js';
+import { isBadArchive } from '../../build/tar-context.js';
 import { EngineError, internal, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { ArchiveSource } from '../../ports/archives.js';
 import type { RemoteOrder } from '../../ports/build-sources.js';
@@ -82,7 +83,7 @@ async function openAddress(
   try {
     opened = await fetch({ url, checksum: '', keepGitDir: undefined, progress }, signal);
   } catch (error) {
-    if (!isEngineError(error) || error.kind === 'cancelled') throw error;
+    if (!isEngineError(error) || error.kind === 'cancelled' || isBadArchive(error)) throw error;
     const { status, reason } = refusal(error) ?? {};
     const why = status === undefined ? messageOf(error) : `failed to GET ${shown} with status ${status}: ${reason}`;
     throw new EngineError(error.kind, `error downloading remote context ${shown}: ${why}`, { cause: error });

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
+import { isUnreadable } from '../../build/files/small-file.js';
 import { forbidden, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
 import { credentialsOf } from '../../registry/credentials.js';
@@ -56,9 +57,10 @@ async function build(x: Exchange, deps: BuildRouteDeps): Promise<void> {
   try {
     opened = await openContext(x, deps, (event) => lines.add(event));
     const { context, dockerfile: name } = opened;
-    if (/^\.\.(?:\/|$)/.test(posix.normalize(name)))
-      throw invalid(`forbidden path outside the build context: ${name} ()`);
-    const text = await context.readFile(name);
+    if (/^\.\.(?:\/|$)/.test(posix.normalize(name))) throw outside(name);
+    const text = await context.readFile(name).catch((error: unknown) => {
+      throw unread(name, error);
+    });
     if (text === undefined) throw invalid(`Cannot locate specified Dockerfile: ${name}`);
     if (text.length === 0) throw invalid(`the Dockerfile (${name}) cannot be empty`);
     const observer = {
@@ -77,6 +79,16 @@ async function build(x: Exchange, deps: BuildRouteDeps): Promise<void> {
   } finally {
     await opened?.context.close();
   }
+}
+
+function outside(name: string): Error {
+  return invalid(`forbidden path outside the build context: ${name} ()`);
+}
+
+/** The words of dockerd for a Dockerfile that is no file. */
+function unread(name: string, error: unknown): unknown {
+  if (!isUnreadable(error)) return error;
+  return error.code === 'EISDIR' ? invalid(`unexpected error reading Dockerfile: ${error.message}`) : outside(name);
 }
 
 const SILENT = { vertex: () => undefined, status: () => undefined, log: () => undefined, warning: () => undefined };

@@ -125,7 +125,7 @@ export class TreeExtractor implements TarSink {
     const { owner = header, idMaps } = this.#options;
     this.#owner = ownerOnHost(idMaps, owner);
     this.#xattrs = idMaps ? withCapabilityRoot(xattrs, rootOwner(idMaps).uid) : xattrs;
-    const name = cleanName(header.name);
+    const name = nameInside(header.name, 'entry name');
     const isDirectory = header.type === '5' || (header.type === '\0' && header.name.endsWith('/'));
     if (name === '') {
       // The directory itself belongs to the container.
@@ -203,7 +203,7 @@ export class TreeExtractor implements TarSink {
     const { type, linkName, deviceMajor, deviceMinor, mtimeSeconds, mtimeNanoseconds } = this.#header;
     switch (type) {
       case '1':
-        this.#makeHardLink(at, cleanName(linkName));
+        this.#makeHardLink(at, nameInside(linkName, 'hardlink target'));
         // Its attributes are those of the file that it links to.
         return;
       case '2':
@@ -227,16 +227,18 @@ export class TreeExtractor implements TarSink {
 
   #makeHardLink(at: string, target: string): void {
     if (target === '') throw invalid('hard link to a directory', { code: 'TAR_LINK' });
-    const parent = openInRoot(
-      this.#options.rootFd,
-      fsPath(this.#inRoot(parentOf(target))),
-      O_PATH | constants.O_DIRECTORY,
-    );
+    let parent: number | undefined;
     try {
+      const directory = fsPath(this.#inRoot(parentOf(target)));
+      parent = openInRoot(this.#options.rootFd, directory, O_PATH | constants.O_DIRECTORY);
       const source = `/proc/self/fd/${parent}/${target.slice(target.lastIndexOf('/') + 1)}`;
       this.#create(() => linkSync(fsPath(source), fsPath(at)));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      const words = `linkat ${toText(target)} ${toText(this.#name)}: no such file or directory`;
+      throw invalid(words, { code: 'TAR_LINK', cause: error });
     } finally {
-      closeFd(parent);
+      if (parent !== undefined) closeFd(parent);
     }
   }
 
@@ -307,6 +309,15 @@ export class TreeExtractor implements TarSink {
     const { directory } = this.#options;
     if (name === '') return directory;
     return directory === '/' ? `/${name}` : `${directory}/${name}`;
+  }
+}
+
+/** Cleans a name or refuses it in the words of dockerd. @throws EngineError invalid for one that climbs out. */
+function nameInside(written: string, what: 'entry name' | 'hardlink target'): string {
+  try {
+    return cleanName(written);
+  } catch (error) {
+    throw invalid(`invalid ${what} ${quote(written)}`, { code: 'TAR_BREAKOUT', cause: error });
   }
 }
 

@@ -1,4 +1,5 @@
 /** The client's directories that have names: each is brought here once, whichever stages read it. */
+import { orNoFile } from '../../../build/files/small-file.js';
 import { parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
 import { duringTransfer } from '../../../build/transfer-status.js';
 import type { BuildContext, BuildObserver } from '../../../ports/build.js';
@@ -23,7 +24,7 @@ export class ContextDirectories {
       `[context ${name}] load ${IGNORE_FILE}`,
       (digest) =>
         duringTransfer(this.observer, digest, transferOf(name), async (bytes) =>
-          parseIgnoreFile((await context.readFile(IGNORE_FILE, bytes)) ?? ''),
+          parseIgnoreFile((await orNoFile(context.readFile(IGNORE_FILE, bytes))) ?? ''),
         ),
       ['context', name, IGNORE_FILE],
     );

@@ -5,6 +5,7 @@ import type { InlineFile } from '../../../build/dockerfile/ast.js';
 import { ignoreFileNames, parseIgnoreFile } from '../../../build/dockerfile/ignore-file.js';
 import { cleanPath } from '../../../build/files/paths.js';
 import { duringTransfer } from '../../../build/transfer-status.js';
+import { orNoFile } from '../../../build/files/small-file.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildContext, BuildRequest } from '../../../ports/build.js';
 import { newStep, type Operation, type PlannedStep } from './step.js';
@@ -74,7 +75,7 @@ export async function loadIgnoreFile(
   return vertices.during('[internal] load .dockerignore', (digest) =>
     duringTransfer(observer, digest, transferOf(MAIN), async (bytes) => {
       for (const name of ignoreFileNames(dockerfile.name)) {
-        const text = await context.readFile(name, bytes);
+        const text = await orNoFile(context.readFile(name, bytes));
         if (text !== undefined) return parseIgnoreFile(text);
       }
       return [];
