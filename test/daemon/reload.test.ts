@@ -19,7 +19,7 @@ import { waitFor } from '../support/wait.js';
 import { reloadsOf, type Result } from '../support/reloads.js';
 
 /** Reloads under load. */
-const RELOADS = 1000;
+const RELOADS = 300;
 
 const cleanup = new Cleanup();
 let engine: Engine;
