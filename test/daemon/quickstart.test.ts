@@ -1,10 +1,20 @@
 /** The README's first command, as a machine runs it. */
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
-import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { test, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { makeOrdinaryUser, processesOfUser } from '../support/rootless.js';
@@ -24,6 +34,17 @@ function copyOfThis(): { readonly copy: string; readonly dependencies: string } 
   mkdirSync(dependencies);
   execFileSync('mount', ['-o', 'bind,ro', join(ROOT, 'node_modules'), dependencies]);
   return { copy, dependencies };
+}
+
+/**
+ * Makes an `npm` that notes what it is told to do. For root the copy is built already, as the tests themselves began
+ * with it; the ordinary user builds it.
+ */
+function notingNpm(t: TestContext): { readonly path: string; calls(): string } {
+  const path = mkdtempSync(join(tmpdir(), 'npm-'));
+  t.after(() => rmSync(path, { recursive: true }));
+  writeFileSync(join(path, 'npm'), `#!/bin/sh\necho "$*" >>'${path}/calls'\n`, { mode: 0o755 });
+  return { path, calls: () => readFileSync(join(path, 'calls'), 'utf8') };
 }
 
 /** Checks the output of a run. */
@@ -46,7 +67,10 @@ test('quickstart shows the nine operations and takes all away again, for root an
   });
   const script = join(copy, 'scripts', 'quickstart.mjs');
   const run = promisify(execFile);
-  check((await run(process.execPath, [script, '--once'], { timeout: 600_000 })).stdout);
+  const npm = notingNpm(t);
+  const env = { ...process.env, PATH: `${npm.path}:${process.env['PATH']}` };
+  check((await run(process.execPath, [script, '--once'], { timeout: 600_000, env })).stdout);
+  assert.equal(npm.calls(), 'run --silent build\n');
 
   const place = mkdtempSync(join(tmpdir(), 'ordinary-'));
   const home = mkdtempSync(join(tmpdir(), 'home-'));
