@@ -63,6 +63,17 @@ export class BuildJob {
 export class BuildJobs {
   readonly #jobs = new Map<string, BuildJob>();
   readonly #waiting = new Map<string, Set<(job: BuildJob) => void>>();
+  readonly #prepared = new Set<string>();
+
+  /** Does what comes before the begin of a build: calls that belong to it wait for as long as that takes. */
+  async preparing<T>(ref: string, prepare: () => Promise<T>): Promise<T> {
+    this.#prepared.add(ref);
+    try {
+      return await prepare();
+    } finally {
+      this.#prepared.delete(ref);
+    }
+  }
 
   /** @throws EngineError conflict for a build that is under way, unavailable when there are too many. */
   begin(request: SolveRequest, progress: ProgressLog): BuildJob {
@@ -87,7 +98,10 @@ export class BuildJobs {
     return [...this.#jobs.values()];
   }
 
-  /** Resolves with a build, which may begin a moment later; undefined when the time is up or the caller has left. */
+  /**
+   * Resolves with a build, which may begin a moment later; undefined when the caller has left, or when the time is up
+   * and nobody prepares it.
+   */
   async wait(ref: string, timeoutMs: number, signal: AbortSignal): Promise<BuildJob | undefined> {
     const present = this.#jobs.get(ref);
     if (present !== undefined) return present;
@@ -102,7 +116,11 @@ export class BuildJobs {
         resolve(job);
       };
       const leave = (): void => done();
-      const timer = setTimeout(leave, timeoutMs);
+      const late = (): void => {
+        if (this.#prepared.has(ref)) timer = setTimeout(late, timeoutMs);
+        else leave();
+      };
+      let timer = setTimeout(late, timeoutMs);
       waiting.add(done);
       signal.addEventListener('abort', leave, { once: true });
       if (signal.aborted) leave();

@@ -112,7 +112,8 @@ export async function solve(
   if (ref === '' || ref.length > MAX_REF_CHARS) throw internal('a build needs a reference');
   if (jobs.get(ref) !== undefined) throw internal(`job ID ${ref} exists`);
   const record = request.internal ? undefined : openRecord(request);
-  const log = record === undefined ? undefined : await history.begin(record);
+  // A busy disk may take longer for it than calls wait for a build that nobody has heard of.
+  const log = record && (await jobs.preparing(ref, () => history.begin(record)));
   const job = jobs.begin(request, new ProgressLog(log));
   const cancel = (): void => job.cancel();
   signal.addEventListener('abort', cancel, { once: true });

@@ -10,8 +10,11 @@ import type { SourceReferences } from './source-references.js';
 import { frontendCaps, llbCaps, workerRecord, type WorkerFacts } from './worker-record.js';
 
 const BUILD_ID = 'buildkit-controlapi-buildid';
-/** BuildKit waits this long for the build that a call belongs to. */
-const PATIENCE_MS = 3_000;
+/**
+ * A call waits this long for the build that it belongs to. BuildKit has three seconds, in which a busy machine does not
+ * always bring the two calls of a client here.
+ */
+const PATIENCE_MS = 10_000;
 
 export interface GatewayParts {
   readonly jobs: BuildJobs;
