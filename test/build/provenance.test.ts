@@ -134,6 +134,14 @@ describe('docker build --provenance', { skip }, () => {
     assert.equal(invocation.configSource.entryPoint, 'Dockerfile');
     assert.equal(invocation.parameters.args, undefined);
     assert.equal(invocation.parameters.secrets, undefined);
+    assert.deepEqual(Object.keys(metadata), [
+      'buildInvocationID',
+      'buildStartedOn',
+      'buildFinishedOn',
+      'completeness',
+      'reproducible',
+      'https://mobyproject.org/buildkit@v1#metadata',
+    ]);
     assert.equal(metadata.completeness.parameters, false);
     assert.ok(Date.parse(metadata.buildStartedOn) <= Date.parse(metadata.buildFinishedOn));
     assert.equal(buildConfig, undefined);
@@ -175,10 +183,17 @@ describe('docker build --provenance', { skip }, () => {
     assert.equal(predicateType, 'https://slsa.dev/provenance/v1');
     const { buildDefinition, runDetails } = predicate as unknown as {
       readonly buildDefinition: { readonly resolvedDependencies: readonly object[] };
-      readonly runDetails: { readonly metadata: { readonly invocationID: string } };
+      readonly runDetails: { readonly metadata: { readonly invocationId: string } };
     };
     assert.equal(buildDefinition.resolvedDependencies.length, 2);
-    assert.match(runDetails.metadata.invocationID, /^[0-9a-f-]{36}$/);
+    assert.match(runDetails.metadata.invocationId, /^[0-9a-f-]{36}$/);
+    assert.deepEqual(Object.keys(runDetails.metadata), [
+      'invocationId',
+      'startedOn',
+      'finishedOn',
+      'buildkit_metadata',
+      'buildkit_completeness',
+    ]);
   });
 
   test('is pushed with an image, one statement for each platform, and clients read it', async () => {

@@ -36,7 +36,6 @@ const PREDICATE_TYPES = {
 } as const;
 const BUILD_TYPE = 'https://mobyproject.org/buildkit@v1';
 const METADATA = `${BUILD_TYPE}#metadata`;
-const HERMETIC = `${BUILD_TYPE}#hermetic`;
 const DEFINITIONS = 'https://github.com/moby/buildkit/blob/master/docs/attestations/slsa-definitions.md';
 /** Attributes that say nothing about the result. */
 const OF_THE_HOST: ReadonlySet<string> = new Set([
@@ -80,8 +79,7 @@ function versionTwo(facts: ProvenanceFacts, options: ProvenanceOptions): object 
       buildFinishedOn: timeOf(Date.now()),
       completeness: { parameters: isComplete, environment: true, materials: false },
       reproducible: options.isReproducible,
-      ...(facts.recipe && { [HERMETIC]: false }),
-      ...(details && { [METADATA]: details }),
+      [METADATA]: details ?? {},
     },
   };
 }
@@ -101,13 +99,12 @@ function versionOne(facts: ProvenanceFacts, options: ProvenanceOptions): object 
     runDetails: {
       builder: { id: options.builderId },
       metadata: {
-        invocationID: randomUUID(),
+        invocationId: randomUUID(),
         startedOn: timeOf(facts.startedMs),
         finishedOn: timeOf(Date.now()),
         buildkit_metadata: details ?? {},
-        buildkit_hermetic: false,
         buildkit_completeness: { request: isComplete, resolvedDependencies: false },
-        buildkit_reproducible: options.isReproducible,
+        ...(options.isReproducible && { buildkit_reproducible: true }),
       },
     },
   };

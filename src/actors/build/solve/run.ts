@@ -104,9 +104,11 @@ function recipeOf({ instruction, state, network, argv, env }: PlannedRun): Opera
       .map((mount) => ({ id: idOf(mount), ...(!mount.required && { optional: true }) }));
   const { WorkingDir = '/', User = '' } = state.config;
   const meta = { args: argv, env, cwd: WorkingDir, ...(User !== '' && { user: User }) };
-  const shown = mounts.map(({ type, target }) => ({ dest: target, mountType: type }));
+  const shown = [{ dest: '/' }, ...mounts.map(({ type, target }) => ({ dest: target, mountType: type }))];
+  // As in BuildKit's description of a step, nothing is said of what is so by itself.
+  const special = { ...(network !== 'default' && { network }), ...(security !== 'sandbox' && { security }) };
   return {
-    operation: { exec: { meta, network, security, ...(shown.length > 0 && { mounts: shown }) } },
+    operation: { exec: { meta, ...special, mounts: shown } },
     secrets: named('secret', secretId),
     ssh: named('ssh', ({ id }) => id || DEFAULT_AGENT),
   };
