@@ -1,12 +1,15 @@
 /** A disk without a byte left: what is refused has not happened, the daemon starts, and the operator can make room. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmSync, statSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Reserve } from '../../src/sys/files/reserve.js';
+import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
+import { buildxPlugins } from '../support/dockerd.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
@@ -14,9 +17,10 @@ import { engined } from '../support/engined.js';
 import { call, callJson, type Reply } from '../support/http.js';
 import { SmallDisk } from '../support/small-disk.js';
 import { mountsBelow } from '../support/leftovers.js';
-import { buildImage, generatedLayer, pushImage } from '../support/image-builder.js';
+import { buildImage, generatedLayer, pushImage, tarOf } from '../support/image-builder.js';
 import { pull, pullOk } from '../support/pulls.js';
 import { startRegistry } from '../support/registry.js';
+import { waitFor } from '../support/wait.js';
 
 /** More than there are pieces in the reserve. */
 const TAGS = 40;
@@ -89,6 +93,41 @@ test('what cannot be written has not happened: renames, limits, tags, networks, 
   await engine.start();
   await check();
   await engineOk(engine, ['rm', '-f', 'up', 'rests']);
+});
+
+test('a RUN that fills the disk fails alone, by both doors, and gives the disk back', async () => {
+  const dockerfile = `FROM ${image}\nRUN cat /dev/zero > /fill\n`;
+  const freeBytes = (): number => {
+    const { bavail, bsize } = statfsSync(disk.path);
+    return bavail * bsize;
+  };
+  const before = freeBytes();
+  const isGivenBack = async (): Promise<void> => {
+    await waitFor(
+      () => `${before} bytes to be free, now ${freeBytes()}`,
+      () => freeBytes() > before - (4 << 20),
+    );
+    assert.deepEqual(await names(), []);
+    assert.equal(await engineOk(engine, ['run', '--rm', image, 'echo', 'still here']), 'still here');
+  };
+  const { text } = await call(engine.socketPath, 'POST', '/build?forcerm=1', {
+    body: tarOf([{ path: 'Dockerfile', content: dockerfile }]),
+    headers: { 'Content-Type': 'application/x-tar' },
+  });
+  assert.match(text, /No space left on device/);
+  assert.match(text, /"errorDetail":\{"code":1,"message":"The command .* returned a non-zero code: 1"\}/);
+  await isGivenBack();
+  if (buildxPlugins() === undefined) return;
+  const client = mkdtempSync(join(tmpdir(), 'fills-'));
+  cleanup.add(async () => rmSync(client, { recursive: true, force: true }));
+  const buildx = new Buildx(client, engine.host);
+  const { status, stderr } = await buildx.run(['build', '-'], { input: dockerfile });
+  assert.equal(status, 1);
+  assert.match(stderr, /No space left on device/);
+  assert.match(stderr, /did not complete successfully: exit code: 1$/m);
+  await isGivenBack();
+  // The cache keeps the files of the base image, also when that is removed.
+  assert.equal((await post('/build/prune?all=1')).status, 200);
 });
 
 test('an end is on disk whatever is left, the daemon starts, and everything can be removed', async () => {
