@@ -6,6 +6,7 @@ import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
 import type { EngineParts } from './composition/parts.js';
 import { messageOf } from './errors/engine-error.js';
+import { platformsOf } from './images/platform.js';
 import type { Logger } from './ports/logger.js';
 import { releaseWhenIdle } from './sys/process/memory.js';
 
@@ -55,7 +56,14 @@ export const loadImages: Step = async ({ parts: { base, drivers, transfers, buil
   await transfers.partialBlobs.load();
   await transfers.pulledBlobs?.load();
   await transfers.keptContent?.load();
-  await transfers.blobRecords.load(new Set(images.list().flatMap(({ config }) => config.rootfs.diff_ids)));
+  await transfers.blobRecords.load(
+    new Set(
+      images
+        .list()
+        .flatMap(platformsOf)
+        .flatMap(({ config }) => config.rootfs.diff_ids),
+    ),
+  );
 };
 
 /** Plugins come back before the containers that use them; one that does not is tried again, and holds up nobody. */

@@ -72,7 +72,8 @@ export function composeBuildDoor(
     layers,
     pushCache: (...order) => pushes.pushCache(...order),
     pushSet: (...order) => pushes.pushImageSet(...order),
-    push: (reference, credentials, signal) => pushImage(pushes, { reference, credentials }, signal),
+    push: (reference, credentials, signal) =>
+      pushImage(pushes, { reference, platform: undefined, credentials }, signal),
   });
   return new BuildKitDoor({
     sessions,

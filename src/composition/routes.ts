@@ -42,6 +42,7 @@ import type { Owners } from '../inventory/orphans.js';
 import { listCdiDevices } from '../runtime/cdi.js';
 import { runtimeFeatures } from '../runtime/runtime-features.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
+import type { ImageUsers } from '../images/removal.js';
 import { BUILD } from '../version.js';
 import type { Base } from './base.js';
 import type { Builder } from './builder.js';
@@ -50,9 +51,6 @@ import type { Drivers } from './drivers.js';
 import { hostWarnings, otherDriverWarnings } from './host-warnings.js';
 import type { PluginParts } from './plugins.js';
 import type { Transfers } from './transfers.js';
-
-/** Returns the containers that use an image. */
-type ImageUsers = (id: string) => readonly { id: string; running: boolean }[];
 
 /** Makes the routes. `alerts` returns the warnings of listeners for `info`. */
 export function composeRoutes(
@@ -69,7 +67,7 @@ export function composeRoutes(
     containers
       .list()
       .filter((record) => imagesOf(record).includes(id))
-      .map((record) => ({ id: record.id, running: isRunning(record) }));
+      .map((record) => ({ id: record.id, running: isRunning(record), manifest: record.imageManifest?.digest }));
   const garbage = composeGarbage(base, drivers, lives.builder, transfers, users);
   const view = viewContext(drivers, lives);
   const routes = [
@@ -270,6 +268,7 @@ function imageDeps(
     architecture: host.architecture,
     layerBytes: (chainIds) => usage.layerBytes(chainIds),
     contentBytes: (image) => keptContent?.contentBytes(image),
+    dropContent: async (image) => keptContent?.dropPlatform(image),
   };
 }
 

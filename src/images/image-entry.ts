@@ -8,6 +8,8 @@ import { familiarName, familiarString, parseReference } from './reference.js';
 /** This is held in memory for each image, besides its names. */
 export interface ImageEntry {
   readonly id: Digest;
+  /** The name of its record: the ID, or a digest of its own where another image has a record of that name. */
+  readonly key: Digest;
   readonly configDigest: Digest;
   readonly config: ImageConfigDocument;
   readonly topLayer: Digest | undefined;
@@ -17,32 +19,44 @@ export interface ImageEntry {
   lastUsedMs: number;
   /** Set while the metadata are being written. A removal waits for it, so that the record is not written afterwards. */
   saving?: Promise<void>;
-  /** The published value; made anew when names or metadata change. */
-  image: Image | undefined;
+}
+
+/** An image of one platform among those that its ID may have. */
+export type ImageOfId = Pick<Image, 'id' | 'configDigest'>;
+
+/** An image that is being written. */
+export interface Creation extends ImageOfId {
+  readonly entry: Promise<ImageEntry>;
 }
 
 /** Makes the entry of an image, and takes its reference on the layers. */
 export function entryOver(
   layers: Pick<LayerStore, 'retain' | 'chainSize'>,
-  { id, config, configSizeBytes, metadata }: Pick<ImageEntry, 'id' | 'config' | 'configSizeBytes' | 'metadata'>,
+  {
+    id,
+    key,
+    config,
+    configSizeBytes,
+    metadata,
+  }: Pick<ImageEntry, 'id' | 'key' | 'config' | 'configSizeBytes' | 'metadata'>,
 ): ImageEntry {
   const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
   if (topLayer !== undefined) layers.retain(topLayer);
   return {
     id,
-    configDigest: metadata.config ?? id,
+    key,
+    configDigest: metadata.config ?? key,
     config,
     topLayer,
     sizeBytes: topLayer === undefined ? 0 : layers.chainSize(topLayer),
     configSizeBytes,
     metadata,
     lastUsedMs: lastUseOf(metadata),
-    image: undefined,
   };
 }
 
 /** Makes the value of an image. @param canonicalNames in the order in which clients see them. */
-export function imageOf(entry: ImageEntry, canonicalNames: readonly string[]): Image {
+export function imageOf(entry: ImageEntry, canonicalNames: readonly string[], lastTagTime: string | undefined): Image {
   const { id, configDigest, config, topLayer, sizeBytes, configSizeBytes, metadata } = entry;
   const names = canonicalNames.map(parseReference);
   const tags = names.filter((name) => name.digest === undefined);
@@ -59,7 +73,7 @@ export function imageOf(entry: ImageEntry, canonicalNames: readonly string[]): I
     repoTags: tags.map(familiarString),
     repoDigests: [...new Set(digests)].sort(),
     parent: metadata.parent,
-    lastTagTime: metadata.lastTagTime,
+    lastTagTime,
     published: metadata.published,
   });
 }

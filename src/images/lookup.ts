@@ -1,5 +1,6 @@
 /** Finds the image that a client means: by a name, by an ID, or by the beginning of an ID. */
 import type { Digest } from '../ports/storage.js';
+import type { ImageEntries } from './entries.js';
 import {
   canonicalName,
   canonicalString,
@@ -18,9 +19,9 @@ export function fullId(text: string): Digest | undefined {
 
 export class ImageLookup {
   readonly #references: References;
-  readonly #images: ReadonlyMap<Digest, unknown>;
+  readonly #images: Pick<ImageEntries, 'has' | 'ids'>;
 
-  constructor(references: References, images: ReadonlyMap<Digest, unknown>) {
+  constructor(references: References, images: Pick<ImageEntries, 'has' | 'ids'>) {
     this.#references = references;
     this.#images = images;
   }
@@ -57,7 +58,7 @@ export class ImageLookup {
     const prefix = text.startsWith('sha256:') ? text : `sha256:${text}`;
     if (!/^sha256:[a-f0-9]+$/.test(prefix)) return undefined;
     let found: Digest | undefined;
-    for (const id of this.#images.keys()) {
+    for (const id of this.#images.ids()) {
       if (!id.startsWith(prefix)) continue;
       if (found !== undefined) return undefined;
       found = id;

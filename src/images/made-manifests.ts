@@ -20,6 +20,7 @@ import {
 } from '../registry/manifest-writer.js';
 import { KeyedLock } from '../storage/keyed-lock.js';
 import type { WorkerPool } from '../workers/pool.js';
+import { platformsOf } from './platform.js';
 
 export interface MadeManifestsDeps {
   readonly kept: KeptContent;
@@ -92,8 +93,8 @@ export class MadeManifests {
   #askOnce(): KeptLayers {
     const asked = new Map<Digest, Promise<readonly PushedBlob[] | undefined>>();
     return (image) => {
-      const answer = asked.get(image.id) ?? this.#deps.kept.layersOf(image);
-      asked.set(image.id, answer);
+      const answer = asked.get(image.configDigest) ?? this.#deps.kept.layersOf(image);
+      asked.set(image.configDigest, answer);
       return answer;
     };
   }
@@ -103,7 +104,10 @@ export class MadeManifests {
     const { kept, images } = this.#deps;
     const fresh = this.#fresh.get(diffId);
     if (fresh !== undefined) return fresh;
-    const candidates = images.list().filter((image) => image.config.rootfs.diff_ids[at] === diffId && kept.has(image));
+    const candidates = images
+      .list()
+      .flatMap(platformsOf)
+      .filter((image) => image.config.rootfs.diff_ids[at] === diffId && kept.has(image));
     for (const image of candidates.slice(0, MAX_ASKED)) {
       const blob = (await keptLayers(image))?.[at];
       if (blob !== undefined && (await kept.holdLayer(blob, diffId))) return blob;

@@ -1,11 +1,16 @@
-/** Tells whether an image is for the platform that a client names. */
+/** Tells which platforms an image is for, and finds the image of the platform that a client names. */
 import { notFound } from '../errors/engine-error.js';
 import type { Image } from '../ports/images.js';
-import { canRun, formatPlatform, hostPlatform, type Platform } from '../registry/platform.js';
+import { canRun, formatPlatform, hostPlatform, type Platform, preference } from '../registry/platform.js';
 
 /** Returns the platform in the configuration; an old image that names none is for the host's. */
-function platformOf({ config: { os, architecture, variant } }: Image): Platform {
+export function platformOf({ config: { os, architecture, variant } }: Pick<Image, 'config'>): Platform {
   return architecture ? { os: os || 'linux', architecture, variant: variant ?? '' } : hostPlatform();
+}
+
+/** Returns the images of all platforms that are here under the ID of an image. */
+export function platformsOf(image: Image): readonly Image[] {
+  return image.platforms ?? [image];
 }
 
 /** Returns a warning when an image is for another platform than the host's and the client did not name one. */
@@ -19,18 +24,28 @@ export function foreignPlatformWarning(image: Image): string | undefined {
   );
 }
 
-/** Tells whether the platform can run an image. */
-export function isFor(image: Image, wanted: Platform): boolean {
-  return canRun(wanted, platformOf(image));
+/** Returns the image of an ID that suits the platform best; undefined when it can run none of them. */
+export function imageFor(image: Image, wanted: Platform): Image | undefined {
+  let best: { readonly image: Image; readonly rank: number } | undefined;
+  for (const one of platformsOf(image)) {
+    const rank = preference(wanted, platformOf(one));
+    if (rank !== undefined && (best === undefined || rank < best.rank)) best = { image: one, rank };
+  }
+  return best?.image;
 }
 
-/** Checks that the platform can run an image. @throws EngineError not-found when it cannot. */
-export function requirePlatform(image: Image, wanted: Platform, name: string): void {
-  const own = platformOf(image);
-  if (canRun(wanted, own)) return;
-  throw notFound(
-    `image with reference ${name} was found but its platform (${formatPlatform(own)}) does not match the ` +
-      `specified platform (${formatPlatform(wanted)})`,
-    { code: 'PLATFORM_MISMATCH' },
-  );
+/** Does the same. @throws EngineError not-found when the platform can run none of them. */
+export function requirePlatform(image: Image, wanted: Platform, name: string): Image {
+  const found = imageFor(image, wanted);
+  if (found) return found;
+  const reason = isOfIndex(image)
+    ? `does not provide the specified platform (${formatPlatform(wanted)})`
+    : `its platform (${formatPlatform(platformOf(image))}) does not match the specified platform ` +
+      `(${formatPlatform(wanted)})`;
+  throw notFound(`image with reference ${name} was found but ${reason}`, { code: 'PLATFORM_MISMATCH' });
+}
+
+/** True when the ID is that of an index, which may have images of several platforms. */
+export function isOfIndex({ id, published }: Image): boolean {
+  return published !== undefined && published.target.digest === id && published.own !== id;
 }

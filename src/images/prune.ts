@@ -1,6 +1,6 @@
 /** Removal of images that nobody names (or nobody uses). */
 import { isEngineError } from '../errors/engine-error.js';
-import type { Digest, LayerStore } from '../ports/storage.js';
+import type { Digest } from '../ports/storage.js';
 import { type RemovalDeps, type RemovedItem, removeImage } from './removal.js';
 import { createdMs } from './selection.js';
 
@@ -17,7 +17,6 @@ export interface PruneResult {
 }
 
 export interface PruneDeps extends RemovalDeps {
-  readonly layers: LayerStore;
   /** Returns the bytes on the disk of each layer. */
   readonly layerBytes: (chainIds: readonly Digest[]) => Promise<ReadonlyMap<Digest, number>>;
 }
@@ -28,7 +27,7 @@ export async function pruneImages(
   selection: PruneSelection,
   signal: AbortSignal,
 ): Promise<PruneResult> {
-  const { store, layers } = deps;
+  const { store } = deps;
   const removed: RemovedItem[] = [];
   let reclaimedBytes = 0;
   for (const image of store.list()) {
@@ -39,14 +38,7 @@ export async function pruneImages(
     if (createdMs(image) >= (selection.untilMs ?? Infinity)) continue;
     if (!selection.matchesLabels(image.config.config?.Labels)) continue;
     if (selection.danglingOnly && image.repoTags.length > 0) continue;
-    const stack: Digest[] = [];
-    for (
-      let layer = image.topLayer && layers.find(image.topLayer);
-      layer;
-      layer = layer.parent && layers.find(layer.parent)
-    )
-      stack.push(layer.chainId);
-    const sizes: ReadonlyMap<string, number> = await deps.layerBytes(stack);
+    const sizes: ReadonlyMap<string, number> = await deps.layerBytes(store.layersOf(image.id));
     for (const name of names.length > 0 ? names : [image.id]) {
       const items = await removeUnused(deps, name);
       removed.push(...items);

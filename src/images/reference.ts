@@ -146,3 +146,15 @@ export function familiarString(reference: ImageReference): string {
 function suffix({ tag, digest }: ImageReference): string {
   return (tag === undefined ? '' : `:${tag}`) + (digest === undefined ? '' : `@${digest}`);
 }
+
+/** Returns the name to give an image, familiar and with a tag. @throws EngineError invalid. */
+export function newName(repo: string, tag: string): string {
+  const written = parseReference(repo);
+  if (written.digest !== undefined) throw invalid('cannot import digest reference', { code: 'INVALID_REFERENCE' });
+  if (tag !== '' && !isTag(tag)) throw invalid('invalid tag format', { code: 'INVALID_REFERENCE' });
+  const named = withDefaultTag(tag === '' ? written : { ...written, tag });
+  if (familiarString({ domain: named.domain, path: named.path }) === 'sha256') {
+    throw invalid('refusing to create an ambiguous tag using digest algorithm as name', { code: 'INVALID_REFERENCE' });
+  }
+  return familiarString(named);
+}

@@ -9,6 +9,8 @@ export interface ImageUser {
   /** Container ID. */
   readonly id: string;
   readonly running: boolean;
+  /** Digest of the manifest of its image's platform, where it had one. */
+  readonly manifest?: string | undefined;
 }
 
 /** Returns the containers made from an image. */
@@ -91,8 +93,9 @@ function strandedDigests(names: readonly string[], key: string, keyIsDigest: boo
   return others.every((name) => name.includes('@')) ? others : [];
 }
 
-async function untag(
-  { store, emit }: RemovalDeps,
+/** Takes names of an image away, and tells of each. */
+export async function untag(
+  { store, emit }: Pick<RemovalDeps, 'store' | 'emit'>,
   id: Digest,
   keys: readonly string[],
   records: RemovedItem[],

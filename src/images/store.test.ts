@@ -31,9 +31,13 @@ async function layer(diffId: Digest, parent?: Digest): Promise<Digest> {
 }
 
 function config(name: string, ...diffIds: Digest[]): Buffer {
+  return configFor('amd64', name, ...diffIds);
+}
+
+function configFor(architecture: string, name: string, ...diffIds: Digest[]): Buffer {
   return Buffer.from(
     '{"os":"linux", ' +
-      `"architecture":"amd64","config":{"Labels":{"name":"${name}"}},"rootfs":{"type":"layers",` +
+      `"architecture":"${architecture}","config":{"Labels":{"name":"${name}"}},"rootfs":{"type":"layers",` +
       `"diff_ids":${JSON.stringify(diffIds)}}}`,
   );
 }
@@ -74,7 +78,7 @@ test('an image is found by name, ID and unique prefix', async () => {
 
 test('of images that came with manifests these are the IDs', async () => {
   await layer(diff('1'));
-  const [amd, arm, plain] = [config('amd', diff('1')), config('arm'), config('plain')];
+  const [amd, arm, plain] = [config('amd', diff('1')), configFor('arm64', 'arm'), config('plain')];
   const descriptor = (digit: string): OciDescriptor => ({ mediaType: 'm', digest: diff(digit), size: 1 });
   const published = (own: string): PublishedImage => ({
     target: descriptor('d'),
@@ -83,12 +87,11 @@ test('of images that came with manifests these are the IDs', async () => {
   });
   const byManifest = new FileImageStore(dir, layers, { identity: 'manifest' });
   await byManifest.load();
-  // An index has one image at a time.
   const [one, other] = await Promise.all([
     byManifest.create(amd, { published: published('e') }),
     byManifest.create(arm, { published: published('f') }),
   ]);
-  assert.deepEqual([one.id, other.id], [diff('d'), diff('f')]);
+  assert.deepEqual([one.id, other.id], [diff('d'), diff('d')]);
   assert.equal((await byManifest.create(amd, { published: published('e') })).id, one.id);
   const made = await byManifest.create(plain, { parent: one.id });
   assert.equal(made.id, made.configDigest);
@@ -101,9 +104,11 @@ test('of images that came with manifests these are the IDs', async () => {
       assert.equal(store.resolve(reference).id, one.id, reference);
     assert.deepEqual(store.get(one.id)?.repoDigests, digests);
     assert.deepEqual(store.get(one.id)?.published, published('e'));
-    assert.deepEqual(await store.configBytes(one.id), amd);
+    assert.deepEqual(await store.configBytes(one), amd);
     assert.deepEqual(await store.knownConfig(other.configDigest), arm);
     assert.deepEqual(store.childrenOf(one.id), [made.id]);
+    const platforms = store.get(one.id)?.platforms?.map(({ configDigest }) => configDigest);
+    assert.deepEqual(platforms, [one.configDigest, other.configDigest]);
   };
   await check(byManifest);
   const reopened = new FileImageStore(dir, layers, { identity: 'manifest' });
@@ -112,6 +117,104 @@ test('of images that came with manifests these are the IDs', async () => {
   await writeFile(join(dir, 'image/content', diff('f').slice(7)), amd);
   const { removed } = await new FileImageStore(dir, layers, { identity: 'manifest' }).load();
   assert.deepEqual(removed, [`image ${diff('f')}: its configuration is damaged`]);
+});
+
+test('an index is one image, with those of all platforms that came', async () => {
+  await layer(diff('1'));
+  await layer(diff('2'));
+  const descriptor = (digit: string): OciDescriptor => ({ mediaType: 'm', digest: diff(digit), size: 1 });
+  const of = (own: string, target = 'd'): { published: PublishedImage } => ({
+    published: { target: descriptor(target), manifests: ['a', 'b', 'c'].map(descriptor), own: diff(own) },
+  });
+  const open = async (): Promise<FileImageStore> => {
+    const opened = new FileImageStore(dir, layers, { identity: 'manifest' });
+    assert.deepEqual(await opened.load(), { removed: [] });
+    return opened;
+  };
+  let one = await open();
+  const [arm, amd, riscv] = [
+    configFor('arm64', 'arm', diff('1')),
+    configFor('amd64', 'amd', diff('2')),
+    configFor('riscv64', 'riscv'),
+  ];
+  // The same image, pulled by the digest of its manifest, is another one.
+  const alone = await one.create(arm, of('a', 'a'));
+  const first = await one.create(arm, of('a'));
+  await one.tag('x:1', first.id);
+  const tagged = one.get(first.id)?.lastTagTime;
+  assert.equal(one.get(first.id)?.platforms, undefined);
+  const image = await one.create(riscv, of('c'));
+  const host = await one.create(amd, of('b'));
+  assert.deepEqual(
+    [first, image, host].map(({ id }) => id),
+    [diff('d'), diff('d'), diff('d')],
+  );
+  assert.equal(one.list().length, 2);
+  assert.equal(one.get(alone.id)?.platforms, undefined);
+  for (let life = 0; life < 2; life++) {
+    // This machine runs the one, and the others are in the order of the index.
+    const shown = one.resolve('x:1');
+    assert.equal(shown.config.config?.Labels?.['name'], 'amd');
+    assert.equal(shown.lastTagTime, tagged);
+    const names = shown.platforms?.map(({ config: { config: runtime }, repoTags }) => [
+      runtime?.Labels?.['name'],
+      repoTags,
+    ]);
+    assert.deepEqual(names, [
+      ['arm', ['x:1']],
+      ['amd', ['x:1']],
+      ['riscv', ['x:1']],
+    ]);
+    assert.deepEqual([...one.layersOf(shown.id)].sort(), [diff('1'), diff('2')]);
+    for (const [at, bytes] of [arm, amd, riscv].entries())
+      assert.deepEqual(await one.configBytes(shown.platforms?.[at] ?? shown), bytes);
+    assert.equal(one.find(host.configDigest, host.published)?.configDigest, host.configDigest);
+    assert.equal(one.find(host.configDigest, of('b', '9').published), undefined);
+    await one.setPublished(host, { ...of('b').published, contentBytes: 7 });
+    assert.deepEqual(
+      one.get(shown.id)?.platforms?.map(({ published }) => published?.contentBytes),
+      [undefined, 7, undefined],
+    );
+    one = await open();
+  }
+  // The first one has the record of the ID, and goes without the others.
+  await one.deletePlatform(first);
+  await one.deletePlatform(host);
+  one = await open();
+  assert.equal(one.resolve('x:1').config.config?.Labels?.['name'], 'riscv');
+  assert.equal((await one.create(arm, of('a'))).id, diff('d'));
+  assert.equal((await open()).get(diff('d'))?.platforms?.length, 2);
+  await one.delete(diff('d'));
+  one = await open();
+  assert.deepEqual(
+    one.list().map(({ id }) => id),
+    [alone.id],
+  );
+  assert.deepEqual(one.keys(), [alone.id]);
+});
+
+test('an image of an index keeps the ID that it had of its manifest', async () => {
+  const descriptor = (digit: string): OciDescriptor => ({ mediaType: 'm', digest: diff(digit), size: 1 });
+  const published = { target: descriptor('d'), manifests: [descriptor('a'), descriptor('b')], own: diff('a') };
+  const [arm, amd] = [configFor('arm64', 'arm'), config('amd')];
+  const before = new FileImageStore(dir, layers, { identity: 'manifest' });
+  await before.load();
+  // So it was written when an index had one image.
+  const old = await before.create(arm, { published: { ...published, target: descriptor('a') } });
+  await before.setPublished(old, published);
+  await before.tag('x:1', old.id);
+  const now = new FileImageStore(dir, layers, { identity: 'manifest' });
+  assert.deepEqual(await now.load(), { removed: [] });
+  assert.equal(now.resolve('x:1').id, diff('a'));
+  assert.equal((await now.create(amd, { published: { ...published, own: diff('b') } })).id, diff('d'));
+  assert.equal((await now.create(arm, { published })).id, diff('d'));
+  assert.deepEqual(
+    now.list().map(({ id, platforms }) => [id, platforms?.length]),
+    [
+      [diff('a'), undefined],
+      [diff('d'), 2],
+    ],
+  );
 });
 
 test('an ambiguous prefix finds nothing', async () => {
@@ -136,7 +239,7 @@ test('configurations are kept byte for byte and everything survives a restart', 
 
   const reopened = new FileImageStore(dir, layers);
   assert.deepEqual(await reopened.load(), { removed: [] });
-  assert.deepEqual(await reopened.configBytes(id), bytes);
+  assert.deepEqual(await reopened.configBytes({ id, configDigest: id }), bytes);
   assert.deepEqual(reopened.get(id), store.get(id));
   assert.deepEqual(reopened.childrenOf(parent.id), [id]);
 });

@@ -13,11 +13,11 @@ import { chainOf } from '../ports/chain-id.js';
 import { inLanes } from '../text/in-lanes.js';
 import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
-import { ImageChildren } from './children.js';
 import { ImageContent, type ImageMetadata } from './content.js';
+import { ImageEntries } from './entries.js';
 import { ImageHolds } from './holds.js';
-import { idByManifest, type ImageIdentity } from './identity.js';
-import { entryOver, type ImageEntry, imageOf } from './image-entry.js';
+import { furtherKey, identify, idOfRecord, type ImageIdentity } from './identity.js';
+import { type Creation, entryOver, type ImageEntry, type ImageOfId } from './image-entry.js';
 import { fullId, ImageLookup } from './lookup.js';
 import type { MadeManifests } from './made-manifests.js';
 import { canonicalName, canonicalString, familiarString, parseReference, withDefaultTag } from './reference.js';
@@ -38,10 +38,10 @@ export class FileImageStore implements ImageStore {
   readonly #content: ImageContent;
   readonly #references: References;
   readonly #lookup: ImageLookup;
-  readonly #entries = new Map<Digest, ImageEntry>();
-  readonly #children = new ImageChildren();
+  readonly #entries: ImageEntries;
   readonly #holds = new ImageHolds();
-  readonly #creating = new Map<Digest, { readonly configDigest: Digest; readonly entry: Promise<ImageEntry> }>();
+  /** Images that are being written, by the names of their records. */
+  readonly #creating = new Map<Digest, Creation>();
   readonly #listeners = new Set<() => void>();
   #manifests: Pick<MadeManifests, 'make'> | undefined;
 
@@ -52,19 +52,20 @@ export class FileImageStore implements ImageStore {
     this.#layers = layers;
     this.#content = new ImageContent(root);
     this.#references = new References(root, urgent);
+    this.#entries = new ImageEntries((id) => this.namesOf(id));
     this.#lookup = new ImageLookup(this.#references, this.#entries);
   }
 
   async load(): Promise<{ readonly removed: readonly string[] }> {
     const removed: string[] = [];
-    const ids = await this.#content.open();
+    const keys = await this.#content.open();
     const aside = await this.#references.load();
     if (aside !== undefined) removed.push(`damaged image names, put aside as ${aside}`);
-    await inLanes(ids, async (id) => {
-      const reason = await this.#loadImage(id);
+    await inLanes(keys, async (key) => {
+      const reason = await this.#loadImage(key);
       if (reason === undefined) return;
-      await this.#content.remove(id);
-      removed.push(`image ${id}: ${reason}`);
+      await this.#content.remove(key);
+      removed.push(`image ${key}: ${reason}`);
     });
     const lost = new Map<string, undefined>();
     for (const id of this.#references.ids()) {
@@ -76,43 +77,39 @@ export class FileImageStore implements ImageStore {
   }
 
   /** Says why an image cannot be used, undefined when it can. */
-  async #loadImage(id: Digest): Promise<string | undefined> {
+  async #loadImage(key: Digest): Promise<string | undefined> {
     try {
-      const metadata = await this.#content.readMetadata(id);
-      const bytes = await this.#content.read(id, metadata);
+      const metadata = await this.#content.readMetadata(key);
+      const bytes = await this.#content.read(key, metadata);
       if (!bytes) return 'its configuration is damaged';
       const config = parseConfig(bytes);
       const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
       if (topLayer !== undefined && !this.#layers.find(topLayer)) return `its layer ${topLayer} is missing`;
-      this.#publish(entryOver(this.#layers, { id, config, configSizeBytes: bytes.length, metadata }));
+      const id = idOfRecord(key, metadata);
+      this.#entries.add(entryOver(this.#layers, { id, key, config, configSizeBytes: bytes.length, metadata }));
       return undefined;
     } catch (error) {
       return messageOf(error);
     }
   }
 
-  #publish(entry: ImageEntry): void {
-    this.#entries.set(entry.id, entry);
-    this.#children.add(entry);
-  }
-
-  #withdraw(entry: ImageEntry): void {
-    this.#entries.delete(entry.id);
-    this.#children.remove(entry);
-  }
-
   list(): readonly Image[] {
-    return [...this.#entries.values()].map((entry) => this.#imageOf(entry));
+    return [...this.#entries.ids()].flatMap((id) => this.#entries.image(id) ?? []);
   }
 
-  /** Returns the IDs of all images, including those that are being written. */
-  ids(): Digest[] {
+  /** Returns the names of the records of all images, including those that are being written. */
+  keys(): Digest[] {
     return [...this.#entries.keys(), ...this.#creating.keys()];
   }
 
   get(id: Digest): Image | undefined {
-    const entry = this.#entries.get(id);
-    return entry && this.#imageOf(entry);
+    return this.#entries.image(id);
+  }
+
+  /** Returns the image that has or would get this ID, with this configuration, if it is here. */
+  find(configDigest: Digest, published: PublishedImage | undefined): Image | undefined {
+    const entry = this.#entries.find(this.idFor(configDigest, published), configDigest);
+    return entry && this.#entries.imageOf(entry);
   }
 
   resolve(reference: string): Image {
@@ -137,14 +134,16 @@ export class FileImageStore implements ImageStore {
   async create(configBytes: Buffer, options: CreateImageOptions = {}): Promise<Image> {
     const configDigest: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
     const id = this.idFor(configDigest, options.published);
-    const existing = this.#entries.get(id);
-    if (existing) return this.#imageOf(existing);
-    let creating = this.#creating.get(id)?.entry;
-    if (!creating) {
-      creating = this.#create(id, configDigest, configBytes, options).finally(() => this.#creating.delete(id));
-      this.#creating.set(id, { configDigest, entry: creating });
-    }
-    return this.#imageOf(await creating);
+    const existing = this.#entries.find(id, configDigest);
+    if (existing) return this.#entries.imageOf(existing);
+    const isSame = (other: Creation): boolean => other.id === id && other.configDigest === configDigest;
+    const before = [...this.#creating.values()].find(isSame);
+    if (before) return this.#entries.imageOf(await before.entry);
+    const isTaken = this.#entries.hasKey(id) || this.#creating.has(id);
+    const key = isTaken ? furtherKey(id, configDigest) : id;
+    const entry = this.#create({ id, key, configDigest }, configBytes, options);
+    this.#creating.set(key, { id, configDigest, entry });
+    return this.#entries.imageOf(await entry.finally(() => this.#creating.delete(key)));
   }
 
   /** From now on images that are made here get manifests. */
@@ -165,14 +164,11 @@ export class FileImageStore implements ImageStore {
 
   /** Returns the ID that an image has or would get. */
   idFor(configDigest: Digest, published: PublishedImage | undefined): Digest {
-    if (this.#identity === 'config' || published === undefined) return configDigest;
-    const present = (id: Digest) => this.#entries.get(id) ?? this.#creating.get(id);
-    return idByManifest(configDigest, published, (id) => present(id)?.configDigest);
+    return identify(this.#identity, configDigest, published);
   }
 
   async #create(
-    id: Digest,
-    configDigest: Digest,
+    { id, key, configDigest }: Pick<ImageEntry, 'id' | 'key' | 'configDigest'>,
     bytes: Buffer,
     { parent, published, document }: CreateImageOptions,
   ): Promise<ImageEntry> {
@@ -185,20 +181,20 @@ export class FileImageStore implements ImageStore {
       parent: parent ?? '',
       lastTagTime: undefined,
       ...(published === undefined ? {} : { published }),
-      ...(id === configDigest ? {} : { config: configDigest }),
+      ...(key === configDigest ? {} : { config: configDigest }),
     };
     // The entry is made before the first wait, so that no removal can come between.
-    const entry = entryOver(this.#layers, { id, config, configSizeBytes: bytes.length, metadata });
+    const entry = entryOver(this.#layers, { id, key, config, configSizeBytes: bytes.length, metadata });
     entry.lastUsedMs = Date.now();
     try {
       // The record comes first, as the bytes are an image from the moment when they are there.
-      if (parent !== undefined || published !== undefined) await this.#content.writeMetadata(id, metadata);
-      await this.#content.write(id, bytes);
+      if (parent !== undefined || published !== undefined) await this.#content.writeMetadata(key, metadata);
+      await this.#content.write(key, bytes);
     } catch (error) {
       if (topLayer !== undefined) await this.#layers.release(topLayer);
       throw error;
     }
-    this.#publish(entry);
+    this.#entries.add(entry);
     this.#changed();
     return entry;
   }
@@ -220,11 +216,11 @@ export class FileImageStore implements ImageStore {
   #describe(entry: ImageEntry, change: (metadata: ImageMetadata) => ImageMetadata): Promise<void> {
     const write = async (): Promise<void> => {
       const metadata = change(entry.metadata);
-      await this.#content.writeMetadata(entry.id, metadata);
-      const isListed = this.#entries.get(entry.id) === entry;
-      if (isListed) this.#withdraw(entry);
+      await this.#content.writeMetadata(entry.key, metadata);
+      const isListed = this.#entries.of(entry.id).includes(entry);
+      if (isListed) this.#entries.remove(entry);
       entry.metadata = metadata;
-      if (isListed) this.#publish(entry);
+      if (isListed) this.#entries.add(entry);
     };
     const done = (entry.saving ?? Promise.resolve()).then(write);
     entry.saving = done.catch(() => undefined);
@@ -247,12 +243,12 @@ export class FileImageStore implements ImageStore {
     if (id !== configDigest) return;
     const known = metadata.published?.target.digest;
     if (known === undefined || !this.namesOf(id).some((name) => name.endsWith(`@${known}`)))
-      await this.setPublished(id, published);
+      await this.setPublished({ id, configDigest }, published);
   }
 
-  /** Remembers durably how a registry has the image. */
-  async setPublished(id: Digest, published: PublishedImage): Promise<void> {
-    const entry = this.#entry(id);
+  /** Remembers durably how a registry has the image of a platform. */
+  async setPublished({ id, configDigest }: ImageOfId, published: PublishedImage): Promise<void> {
+    const entry = this.#entry(id, configDigest);
     if (isDeepStrictEqual(entry.metadata.published, published)) return;
     await this.#describe(entry, (metadata) => ({ ...metadata, published }));
     this.#changed(id);
@@ -282,16 +278,19 @@ export class FileImageStore implements ImageStore {
     return [...this.#references.of(id)].sort();
   }
 
-  /** Returns the chain IDs of the layers of an image, the lowest first; none for an unknown image. */
+  /**
+   * Returns the chain IDs of the layers of an image, of all its platforms and for each the lowest first; none for an
+   * unknown image.
+   */
   layersOf(id: Digest): readonly Digest[] {
-    return chainOf(this.#entries.get(id)?.config.rootfs.diff_ids ?? []);
+    return [...new Set(this.#entries.of(id).flatMap(({ config }) => chainOf(config.rootfs.diff_ids)))];
   }
 
   /**
    * Returns when the image was last used (named, or by a container), in milliseconds since the epoch; 0: never here.
    */
   lastUsedMs(id: Digest): number {
-    return this.#entries.get(id)?.lastUsedMs ?? 0;
+    return Math.max(0, ...this.#entries.of(id).map(({ lastUsedMs }) => lastUsedMs));
   }
 
   /**
@@ -299,7 +298,7 @@ export class FileImageStore implements ImageStore {
    * a crash the image may seem older by that time.
    */
   used(id: Digest): void {
-    const entry = this.#entries.get(id);
+    const [entry] = this.#entries.of(id);
     if (!entry) return;
     entry.lastUsedMs = Date.now();
     const saved = Date.parse(entry.metadata.lastUsed ?? '') || 0;
@@ -312,7 +311,7 @@ export class FileImageStore implements ImageStore {
 
   /** Returns the images that were made from this one here. */
   childrenOf(id: Digest): readonly Digest[] {
-    return this.#children.of(id);
+    return this.#entries.childrenOf(id);
   }
 
   /** Keeps an image (which need not be here yet) from being removed until the returned function is called. */
@@ -320,11 +319,9 @@ export class FileImageStore implements ImageStore {
     return this.#holds.take(id);
   }
 
-  /** Does so for an image that may be here or not, under each ID that it may get. */
+  /** Does so for an image that may be here or not, under the ID that it has or will get. */
   holdComing(configDigest: Digest, published: PublishedImage | undefined): () => void {
-    const ids = published === undefined ? [configDigest] : [configDigest, published.target.digest, published.own];
-    const ends = ids.map((id) => this.hold(id));
-    return () => ends.forEach((end) => end());
+    return this.hold(this.idFor(configDigest, published));
   }
 
   /** True while someone holds the image. */
@@ -339,51 +336,63 @@ export class FileImageStore implements ImageStore {
     this.#changed(...ids);
   }
 
-  /** Deletes an image, its names and the layers that nothing else holds. Returns the deleted layers, top first. */
+  /**
+   * Deletes an image of all platforms, its names and the layers that nothing else holds. Returns the deleted layers,
+   * top first.
+   */
   async delete(id: Digest): Promise<Digest[]> {
-    const entry = this.#entry(id);
+    this.#entry(id);
     const names = this.namesOf(id);
     if (names.length > 0) await this.untag(names);
-    this.#withdraw(entry);
-    await entry.saving;
-    await this.#content.remove(id);
-    const deleted = entry.topLayer === undefined ? [] : await this.#layers.release(entry.topLayer);
+    const entries = this.#entries.of(id);
+    for (const entry of entries) this.#entries.remove(entry);
+    const deleted: Digest[] = [];
+    for (const entry of entries) deleted.push(...(await this.#deleteRecord(entry)));
     this.#changed();
     return deleted;
   }
 
+  /** Deletes the image of one platform; others under its ID stay, with the names. Returns the deleted layers. */
+  async deletePlatform({ id, configDigest }: ImageOfId): Promise<Digest[]> {
+    const entry = this.#entry(id, configDigest);
+    if (this.#entries.of(id).length === 1) return this.delete(id);
+    this.#entries.remove(entry);
+    const deleted = await this.#deleteRecord(entry);
+    this.#changed(id);
+    return deleted;
+  }
+
+  async #deleteRecord({ key, topLayer, saving }: ImageEntry): Promise<Digest[]> {
+    await saving;
+    await this.#content.remove(key);
+    return topLayer === undefined ? [] : this.#layers.release(topLayer);
+  }
+
   /** Returns the configuration byte for byte. Throws not-found for an unknown image. */
-  async configBytes(id: Digest): Promise<Buffer> {
-    const entry = this.#entries.get(id);
-    const bytes = entry && (await this.#content.read(id, { config: entry.configDigest }));
+  async configBytes({ id, configDigest }: ImageOfId): Promise<Buffer> {
+    const bytes = await this.#bytesOf(this.#entries.find(id, configDigest));
     if (!bytes) throw notFound(`No such image: ${id}`, { code: 'NO_SUCH_IMAGE' });
     return bytes;
   }
 
   /** Returns a configuration byte for byte, if an image here has it. */
   async knownConfig(configDigest: Digest): Promise<Buffer | undefined> {
-    for (const entry of this.#entries.values())
-      if (entry.configDigest === configDigest) return this.#content.read(entry.id, { config: configDigest });
-    return undefined;
+    return this.#bytesOf(this.#entries.withConfig(configDigest));
   }
 
-  #entry(id: Digest): ImageEntry {
-    const entry = this.#entries.get(id);
+  async #bytesOf(entry: ImageEntry | undefined): Promise<Buffer | undefined> {
+    return entry && this.#content.read(entry.key, { config: entry.configDigest });
+  }
+
+  #entry(id: Digest, configDigest?: Digest): ImageEntry {
+    const entry = configDigest === undefined ? this.#entries.of(id)[0] : this.#entries.find(id, configDigest);
     if (!entry) throw notFound(`No such image: ${id}`, { code: 'NO_SUCH_IMAGE' });
     return entry;
   }
 
-  #imageOf(entry: ImageEntry): Image {
-    entry.image ??= imageOf(entry, this.namesOf(entry.id));
-    return entry.image;
-  }
-
   /** Tells listeners of a change; the images named here get new values. */
   #changed(...ids: readonly (Digest | undefined)[]): void {
-    for (const id of ids) {
-      const entry = id && this.#entries.get(id);
-      if (entry) entry.image = undefined;
-    }
+    for (const id of ids) if (id) this.#entries.changed(id);
     for (const listener of this.#listeners) listener();
   }
 }

@@ -24,6 +24,8 @@ export interface Content {
    * @throws EngineError data-loss when the bytes have another digest or size: nothing of them is left then.
    */
   write(lease: string, blob: NewBlob, bytesFrom: (offset: number) => AsyncIterable<Buffer>): Promise<void>;
+  /** Takes labels from a blob. Idempotent; a blob that is not there has none. */
+  unlabel(digest: Digest, names: readonly string[]): Promise<void>;
   /** Returns the blobs that a lease holds; none when there is no such lease. */
   held(lease: string): Promise<readonly Digest[]>;
   /** Ends that a lease holds these blobs. Idempotent. */

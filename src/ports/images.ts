@@ -67,6 +67,11 @@ export interface Image {
    * had no manifest yet.
    */
   readonly published: PublishedImage | undefined;
+  /**
+   * The images of all platforms that are here under this ID, which is then that of an index, in the order of the index;
+   * absent where there is one only. The image itself is the one of them that suits this machine best.
+   */
+  readonly platforms?: readonly Image[];
 }
 
 export interface MadeImageOptions {
@@ -90,7 +95,7 @@ export interface ImageStore {
    * invalid for a malformed reference.
    */
   resolve(reference: string): Image;
-  /** Stores a config whose layers are all in the layer store. Idempotent. */
+  /** Stores a config whose layers are all in the layer store. Resolves with the image of its platform. Idempotent. */
   create(configBytes: Buffer, options?: CreateImageOptions): Promise<Image>;
   /**
    * Does the same for an image that is made here and has no manifest yet. It gets one where the store keeps images as

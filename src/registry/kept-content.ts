@@ -71,6 +71,7 @@ export class KeptContent {
   #pulls = 0;
   #isPlanned = false;
   #trimming: Promise<void> = Promise.resolve();
+  #labelling: Promise<void> = Promise.resolve();
 
   constructor(deps: KeptContentDeps) {
     this.#deps = deps;
@@ -83,6 +84,54 @@ export class KeptContent {
       if (wanted.has(digest)) this.#targets.add(digest);
     await this.#trim();
     this.#deps.images.onChange(() => this.#trimSoon());
+    // A daemon that was killed may have left what belongs to a platform that it had removed.
+    for (const [target, owns] of this.#indexes()) if (owns.size > 0) void this.#dropStale(target);
+  }
+
+  /** Lets go of what is kept of the image of a platform that is gone, while others of its index stay. */
+  async dropPlatform({ published }: Pick<Image, 'published'>): Promise<void> {
+    if (published !== undefined && this.has({ published })) await this.#dropStale(published.target.digest);
+  }
+
+  /** Returns the manifests of the images of each index. */
+  #indexes(): ReadonlyMap<Digest, ReadonlySet<Digest>> {
+    const found = new Map<Digest, Set<Digest>>();
+    for (const image of this.#deps.images.list())
+      for (const { published } of image.platforms ?? [image]) {
+        if (published === undefined || published.own === published.target.digest) continue;
+        const owns = found.get(published.target.digest) ?? new Set();
+        found.set(published.target.digest, owns.add(published.own));
+      }
+    return found;
+  }
+
+  /**
+   * Returns how the labels begin by which an index refers to manifests of this data root. Other clients of the
+   * supervisor have names of their own for the same, and what these lead to is theirs.
+   */
+  #entryPrefix(): string {
+    return `${REFERENCE}.${this.#deps.lease()}.`;
+  }
+
+  /** Takes the labels of an index away that lead to manifests of no image, and lets the supervisor delete these. */
+  async #dropStale(target: Digest): Promise<void> {
+    const { content } = this.#deps;
+    await this.#inTurn(async () => {
+      const prefix = this.#entryPrefix();
+      const labels = Object.entries(await content.labelsOf(target)).filter(([name]) => name.startsWith(prefix));
+      const owns = this.#indexes().get(target);
+      const stale = labels.filter(([, digest]) => owns?.has(digest as Digest) !== true).map(([name]) => name);
+      if (owns === undefined || stale.length === 0) return;
+      await content.unlabel(target, stale);
+      await content.collect();
+    }).catch((error: unknown) => this.#deps.log.warn({ err: error, target }, 'content of a removed platform is kept'));
+  }
+
+  /** Runs changes of labels one after the other. */
+  #inTurn(change: () => Promise<void>): Promise<void> {
+    const done = this.#labelling.then(change);
+    this.#labelling = done.catch(() => undefined);
+    return done;
   }
 
   /** Keeps what belongs to no image yet until the returned function is called. */
@@ -131,15 +180,17 @@ export class KeptContent {
    */
   async keepImage(image: WholeImage): Promise<number | undefined> {
     const { configDigest, configBytes, documents, published } = image;
-    const { target, manifests, own } = published;
+    const { target, own } = published;
     const blobs = image.layers.map(({ blob }) => blob.digest);
     // The labels of other images of the same index stay.
-    const position = manifests.findIndex(({ digest }) => digest === own);
-    const entry = { [`${REFERENCE}.m.${position}`]: own };
+    const entry = { [`${this.#entryPrefix()}${own.slice(7, 23)}`]: own };
     return this.#attempt(target.digest, async () => {
       await this.#write(configDigest, configBytes, {});
-      for (const { digest, bytes } of documents.toReversed())
-        await this.#write(digest, bytes, digest === own ? labelsOf(configDigest, blobs) : entry);
+      const write = async (): Promise<void> => {
+        for (const { digest, bytes } of documents.toReversed())
+          await this.#write(digest, bytes, digest === own ? labelsOf(configDigest, blobs) : entry);
+      };
+      await this.#inTurn(write);
       const bytes = await this.#bytesOf([own, configDigest, ...blobs]);
       await this.#holdBy(target.digest, [configDigest, own, ...blobs]);
       return bytes;

@@ -129,6 +129,12 @@ export function canRun(wanted: Platform, offered: Platform): boolean {
   return rank(candidates(wanted), offered) >= 0;
 }
 
+/** Returns how well a platform suits: 0 is best; undefined when `wanted` cannot run it. */
+export function preference(wanted: Platform, offered: Platform): number | undefined {
+  const own = rank(candidates(wanted), offered);
+  return own < 0 ? undefined : own;
+}
+
 function rank(list: readonly Platform[], offered: Platform): number {
   const normal = formatPlatform(normalisePlatform(offered));
   return list.findIndex((candidate) => formatPlatform(candidate) === normal);

@@ -75,6 +75,15 @@ export class ContainerdContent implements Content {
     }
   }
 
+  async unlabel(digest: Digest, names: readonly string[]): Promise<void> {
+    try {
+      // An empty label is none.
+      await this.#label({ digest, labels: Object.fromEntries(names.map((name) => [name, ''])) });
+    } catch (error) {
+      if (!isEngineError(error, 'not-found')) throw error;
+    }
+  }
+
   async held(lease: string): Promise<readonly Digest[]> {
     return ((await this.#leases.held(lease, TYPE)) ?? []) as readonly Digest[];
   }
@@ -119,7 +128,7 @@ export class ContainerdContent implements Content {
     }
   }
 
-  async #label({ digest, labels = {} }: NewBlob): Promise<void> {
+  async #label({ digest, labels = {} }: Pick<NewBlob, 'digest' | 'labels'>): Promise<void> {
     const paths = Object.keys(labels).map((name) => `labels.${name}`);
     if (paths.length > 0)
       await this.#service.update({ info: { digest, labels: { ...labels } }, updateMask: { paths } });

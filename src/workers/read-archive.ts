@@ -42,6 +42,8 @@ export interface ReadArchiveInput {
   readonly maxTarBytes: number;
   /** Only images that this platform runs are wanted; undefined: all. */
   readonly platform: Platform | undefined;
+  /** If true, the images of all platforms of an index are wanted, not only that which suits this machine. */
+  readonly isWhole: boolean;
   readonly host: Platform;
 }
 
@@ -69,6 +71,7 @@ export async function readArchive({
   bytes,
   maxTarBytes,
   platform,
+  isWhole,
   host,
 }: ReadArchiveInput): Promise<readonly PlannedImage[]> {
   const link = new Link(port);
@@ -78,7 +81,7 @@ export async function readArchive({
   try {
     for await (const chunk of decompressed(pieces)) await reader.write(chunk);
     reader.end();
-    return planLoad(new ArchiveFiles(contents.finish()), platform, host);
+    return planLoad(new ArchiveFiles(contents.finish()), { platform, host, isWhole });
   } catch (error) {
     throw link.isCancelled ? cancelled('the archive is not wanted any more') : error;
   } finally {

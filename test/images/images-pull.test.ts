@@ -64,7 +64,7 @@ for (const format of ['docker', 'oci'] as const) {
     const stored = harness.images.resolve(`${registry.host}/team/${format}:v1`);
     assert.equal(stored.id, image.id);
     assert.deepEqual(stored.repoDigests, [`${registry.host}/team/${format}@${image.digest}`]);
-    assert.deepEqual(await harness.images.configBytes(stored.id), image.config);
+    assert.deepEqual(await harness.images.configBytes(stored), image.config);
     assert.deepEqual(harness.events, [`pull ${registry.host}/team/${format}:v1`]);
   });
 }

@@ -1,4 +1,5 @@
 /** Archives of images for `load`, written by hand: old layouts, new ones, and ones that no tool would write. */
+import { execFileSync } from 'node:child_process';
 import type { Engine } from './engine.js';
 import { call } from './http.js';
 import { type BuiltImage, type LayerEntry, sha256, tarOf } from './image-builder.js';
@@ -100,4 +101,13 @@ export function beginLoad(engine: Engine, archive: Buffer, bytes: number): Socke
   );
   socket.write(archive.subarray(0, bytes));
   return socket;
+}
+
+/** Returns the digests of the blobs in an archive, and those that its index.json names. */
+export function inArchive(archive: Buffer): { readonly blobs: string[]; readonly named: string[] } {
+  const names = execFileSync('tar', ['-t'], { input: archive, encoding: 'utf8' }).split('\n');
+  const blobs = names.flatMap((name) => /^blobs\/sha256\/(\w+)$/.exec(name)?.[1] ?? []).map((hex) => `sha256:${hex}`);
+  const index = execFileSync('tar', ['-xO', 'index.json'], { input: archive, encoding: 'utf8' });
+  const { manifests } = JSON.parse(index) as { readonly manifests: readonly { readonly digest: string }[] };
+  return { blobs: blobs.sort(), named: manifests.map(({ digest }) => digest) };
 }

@@ -35,6 +35,12 @@ export class MemoryContent implements Content {
     this.leased.add(digest);
   }
 
+  async unlabel(digest: Digest, names: readonly string[]): Promise<void> {
+    const blob = this.blobs.get(digest);
+    const left = Object.entries(blob?.labels ?? {}).filter(([name]) => !names.includes(name));
+    if (blob) blob.labels = Object.fromEntries(left);
+  }
+
   async held(): Promise<readonly Digest[]> {
     return [...this.leased];
   }

@@ -1,6 +1,6 @@
 /** The image of a FROM: the one that is here, or the one of its registry. */
 import { EngineError, isEngineError } from '../../errors/engine-error.js';
-import { isFor } from '../../images/platform.js';
+import { imageFor } from '../../images/platform.js';
 import { familiarString, parseReference, withDefaultTag } from '../../images/reference.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { BuildRequest } from '../../ports/build.js';
@@ -27,8 +27,9 @@ export async function baseImage(
   { pull, credentials }: Pick<BuildRequest, 'pull' | 'credentials'>,
   signal: AbortSignal,
 ): Promise<Image> {
-  const present = find(images, name);
-  if (present && !pull && (platform === undefined || isFor(present, platform))) return present;
+  const present = pull ? undefined : find(images, name);
+  const suitable = present && platform ? imageFor(present, platform) : present;
+  if (suitable) return suitable;
   const reference = withDefaultTag(parseReference(name));
   const granted = await credentials(reference.domain);
   const progress = await pulls.pull({ reference, platform, credentials: granted }, signal);
@@ -39,7 +40,8 @@ export async function baseImage(
   }
   if (progress.outcome === 'failed')
     throw new EngineError('internal', failureIn(last) ?? `failed to pull ${familiarString(reference)}`);
-  return images.resolve(name);
+  const pulled = images.resolve(name);
+  return (platform && imageFor(pulled, platform)) ?? pulled;
 }
 
 function find(images: FileImageStore, name: string): Image | undefined {

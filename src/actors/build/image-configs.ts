@@ -1,6 +1,6 @@
 /** Configurations of images, for who wants to know about an image without having its files. */
 import { isEngineError } from '../../errors/engine-error.js';
-import { isFor } from '../../images/platform.js';
+import { imageFor } from '../../images/platform.js';
 import { parseReference, withDefaultTag } from '../../images/reference.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { BuildRequest } from '../../ports/build.js';
@@ -42,8 +42,8 @@ export class ImageConfigs {
   async #present(name: string, platform: Platform | undefined): Promise<ImageAnswer | undefined> {
     try {
       const image = this.images.resolve(name);
-      if (platform !== undefined && !isFor(image, platform)) return undefined;
-      return { digest: image.id, config: await this.images.configBytes(image.id) };
+      const suitable = platform === undefined ? image : imageFor(image, platform);
+      return suitable && { digest: suitable.id, config: await this.images.configBytes(suitable) };
     } catch (error) {
       if (isEngineError(error, 'not-found')) return undefined;
       throw error;

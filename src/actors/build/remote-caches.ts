@@ -45,8 +45,9 @@ export class RemoteCaches {
   async ofImage(name: string): Promise<RemoteCache | undefined> {
     const { images } = this.deps;
     const id = images.idOf(name);
-    if (id === undefined || images.get(id) === undefined) return undefined;
-    const bytes = await images.configBytes(id);
+    const image = id && images.get(id);
+    if (!image) return undefined;
+    const bytes = await images.configBytes(image);
     const document = inlineOf(bytes);
     if (document === undefined) return undefined;
     const { rootfs } = JSON.parse(bytes.toString('utf8')) as { readonly rootfs: { readonly diff_ids: Digest[] } };

@@ -20,7 +20,7 @@ export function presentOwners({ layers, images, volumes, plugins, cache, contain
   return {
     layers: new Set(known.map(({ name }) => name)),
     chains: new Set(known.map(({ chainId }) => hex(chainId))),
-    images: new Set(images.ids().map(hex)),
+    images: new Set(images.keys().map(hex)),
     containers: new Set(containers.list().map(({ id }) => id)),
     writables: new Set(layers.writableIds()),
     volumes: new Set(volumes.list().map(({ name }) => name)),

@@ -127,7 +127,7 @@ export class PullWork implements PullEffects {
     const ends = [images.holdComing(image.configDigest, image.published), kept?.pulling()];
     this.#held.set(pull.id, { layers: held, letGo: () => ends.splice(0).forEach((end) => end?.()) });
     const progress = this.#deps.progress(job);
-    if (images.get(located.imageId)) {
+    if (images.find(image.configDigest, image.published)) {
       progress.cached();
       return;
     }
@@ -205,10 +205,11 @@ export class PullWork implements PullEffects {
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
       if (isNews) progress.renewed();
       const contentBytes = await kept?.keepImage(image);
-      await images.setPublished(stored.id, { ...image.published, ...(contentBytes !== undefined && { contentBytes }) });
-      // Where it is the ID, each name has this digest.
-      if (image.digest !== stored.id || reference.digest !== undefined)
-        await images.addDigest(`${repository}@${image.digest}`, stored.id);
+      await images.setPublished(stored, { ...image.published, ...(contentBytes !== undefined && { contentBytes }) });
+      // Where it is the ID, each name has this digest, unless that still names an image of before.
+      const name = `${repository}@${image.digest}`;
+      const isKnown = image.digest === stored.id && [undefined, stored.id].includes(images.idOf(name));
+      if (!isKnown || reference.digest !== undefined) await images.addDigest(name, stored.id);
       if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
       for (const warning of image.warnings) progress.say(warning);
       const shown = familiarString(reference);

@@ -9,6 +9,7 @@ import {
   type ImageReference,
   parseReference,
 } from '../../images/reference.js';
+import { requirePlatform } from '../../images/platform.js';
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Image } from '../../ports/images.js';
@@ -57,14 +58,14 @@ export class PushWork {
 
   /** Uploads everything and shows it on the board. Rejects after it has cleaned up. */
   async push(
-    { reference, credentials }: PushRequest,
+    { reference, platform, credentials }: PushRequest,
     board: ProgressBoard<ProgressFact>,
     signal: AbortSignal,
   ): Promise<void> {
     try {
       const references = this.#selected(reference);
       const access = await this.#deps.accessTo(reference.domain, credentials);
-      for (const one of references) await this.#pushTag(one, access, board, signal);
+      for (const one of references) await this.#pushTag({ reference: one, platform }, access, board, signal);
       const [first] = references;
       const image = first && this.#imageOf(first);
       if (image) this.#deps.emit('push', familiarString(reference), eventAttributes(image, familiarName(reference)));
@@ -95,27 +96,28 @@ export class PushWork {
   }
 
   async #pushTag(
-    reference: ImageReference,
+    { reference, platform }: Pick<PushRequest, 'reference' | 'platform'>,
     access: RegistryAccess,
     board: ProgressBoard<ProgressFact>,
     signal: AbortSignal,
   ): Promise<void> {
     const { images, layers } = this.#deps;
-    const image = this.#imageOf(reference);
-    if (!image) throw notFound(`tag does not exist: ${familiarString(reference)}`, { code: 'NO_SUCH_IMAGE' });
+    const found = this.#imageOf(reference);
+    if (!found) throw notFound(`tag does not exist: ${familiarString(reference)}`, { code: 'NO_SUCH_IMAGE' });
+    const image = platform ? requirePlatform(found, platform, familiarString(reference)) : found;
     const { topLayer } = image;
     // The image may be removed meanwhile; what is being pushed stays.
     if (topLayer !== undefined) layers.retain(topLayer);
     let kept: KeptImage | undefined;
     try {
-      const config = await images.configBytes(image.id);
+      const config = await images.configBytes(image);
       kept = await this.#deps.kept?.imageOf(image);
       const asPulled = kept?.manifest;
       const place: UploadTarget = { access, domain: reference.domain, path: reference.path };
       const blobs = await this.#uploadLayers(image, asPulled, place, board, signal);
       await pushConfig(place, image.configDigest, config, signal);
       const tag = reference.tag ?? 'latest';
-      const index = kept && kept.target !== kept.manifest ? kept : undefined;
+      const index = kept && platform === undefined && kept.target !== kept.manifest ? kept : undefined;
       const { digest, bytes, mediaType } = index?.isWhole
         ? await this.#pushIndex(place, tag, index, signal)
         : await pushManifest(place, tag, { config, blobs, asPulled }, signal);

@@ -5,6 +5,7 @@ import type { ProgressEncoders, ProgressFact } from '../../ports/progress.js';
 import { canonicalName, canonicalString } from '../../images/reference.js';
 import type { Digest } from '../../ports/storage.js';
 import { credentialsKey } from '../../registry/credentials.js';
+import { formatPlatform } from '../../registry/platform.js';
 import type { ActorSummary } from '../kit/describe.js';
 import { type JobRun, SharedJobs } from '../kit/shared-jobs.js';
 import { ProgressBoard } from '../pull/progress-board.js';
@@ -71,9 +72,11 @@ export class Pushes {
   }
 }
 
-function jobKey({ reference, credentials }: PushRequest): string {
+function jobKey({ reference, platform, credentials }: PushRequest): string {
   return `push.${createHash('sha256')
-    .update(JSON.stringify([canonicalString(reference), credentialsKey(credentials)]))
+    .update(
+      JSON.stringify([canonicalString(reference), platform && formatPlatform(platform), credentialsKey(credentials)]),
+    )
     .digest('hex')
     .slice(0, 16)}`;
 }

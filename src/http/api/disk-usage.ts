@@ -2,12 +2,11 @@
 import { type ContainerRecord, containersPerImage } from '../../actors/container/container.record.js';
 import type { DiskUsage } from '../../actors/engine/disk-usage.js';
 import type { CacheUsage } from '../../ports/build.js';
-import { chainOf } from '../../ports/chain-id.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Digest } from '../../ports/storage.js';
 import type { AtLeast } from './at-least.js';
 import { listItemJson, type ViewContext } from './container-view.js';
-import type { ContentBytes } from './image-manifests.js';
+import { type ContentBytes, contentSum } from './image-manifests.js';
 import { summaryJson } from './images.js';
 import { volumeView, type VolumeInfo } from './volume-view.js';
 
@@ -54,7 +53,7 @@ function imagesJson(
   atLeast: AtLeast,
 ): readonly unknown[] {
   const all = images.list();
-  const chains = new Map(all.map((image) => [image.id, chainOf(image.config.rootfs.diff_ids)]));
+  const chains = new Map(all.map(({ id }) => [id, images.layersOf(id)]));
   const owners = new Map<Digest, number>();
   for (const chain of chains.values()) for (const layer of chain) owners.set(layer, (owners.get(layer) ?? 0) + 1);
   const users = containersPerImage(containers.list());
@@ -62,7 +61,7 @@ function imagesJson(
   return all
     .filter((image) => image.repoTags.length > 0 || image.repoDigests.length > 0 || !parents.has(image.id))
     .map((image) => {
-      const content = contentBytes(image);
+      const content = contentSum(image, contentBytes);
       let size = content ?? 0;
       let shared = 0;
       for (const layer of chains.get(image.id) ?? []) {

@@ -2,6 +2,7 @@
  * `Manifests` of images: the manifests of the index that an image came with, and how much of them is here (Engine API
  * 1.47).
  */
+import { platformsOf } from '../../images/platform.js';
 import type { ImageUser } from '../../images/removal.js';
 import type { Image } from '../../ports/images.js';
 import type { OciDescriptor, OciPlatform } from '../../ports/published-image.js';
@@ -9,7 +10,10 @@ import type { Digest } from '../../ports/storage.js';
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Returns the bytes of an image that are kept as registries have it; undefined: only its configuration is. */
+/**
+ * Returns the bytes of an image of one platform that are kept as registries have it; undefined: only its configuration
+ * is.
+ */
 export type ContentBytes = (image: Image) => number | undefined;
 
 /**
@@ -26,7 +30,11 @@ export class ImageManifests {
     private readonly users: (id: Digest) => readonly ImageUser[],
     private readonly contentBytes: ContentBytes,
   ) {
-    this.#byManifest = new Map(images.flatMap((image) => (image.published ? [[image.published.own, image]] : [])));
+    this.#byManifest = new Map(
+      images
+        .flatMap(platformsOf)
+        .flatMap((image): [Digest, Image][] => (image.published ? [[image.published.own, image]] : [])),
+    );
   }
 
   /**
@@ -34,14 +42,12 @@ export class ImageManifests {
    * yet.
    */
   of(image: Image): readonly Json[] {
+    const own = new Map(platformsOf(image).map((one) => [one.published?.own, one]));
     return (image.published?.manifests ?? []).map((descriptor) => {
       const attested = attestedBy(descriptor);
       if (attested !== undefined)
         return { ...this.#about(descriptor, undefined), Kind: 'attestation', AttestationData: { For: attested } };
-      return this.#item(
-        descriptor,
-        descriptor.digest === image.published?.own ? image : this.#byManifest.get(descriptor.digest),
-      );
+      return this.#item(descriptor, own.get(descriptor.digest) ?? this.#byManifest.get(descriptor.digest));
     });
   }
 
@@ -49,7 +55,8 @@ export class ImageManifests {
     const platform = descriptor.platform ?? (image && platformOf(image));
     if (platform === undefined || platform.os === 'unknown')
       return { ...this.#about(descriptor, image), Kind: 'unknown' };
-    const containers = image ? this.users(image.id).map(({ id }) => id) : [];
+    const users = image ? this.users(image.id).filter(({ manifest }) => isOf(image, manifest)) : [];
+    const containers = users.map(({ id }) => id);
     return {
       ...this.#about(descriptor, image),
       Kind: 'image',
@@ -67,6 +74,17 @@ export class ImageManifests {
       Size: { Total: content + (image?.sizeBytes ?? 0), Content: content },
     };
   }
+}
+
+/** Returns the bytes that are kept of all platforms of an image; undefined: only configurations are. */
+export function contentSum(image: Image, contentBytes: ContentBytes): number | undefined {
+  const bytes = platformsOf(image).flatMap((one) => contentBytes(one) ?? []);
+  return bytes.length === 0 ? undefined : bytes.reduce((sum, one) => sum + one);
+}
+
+/** Tells whether a container was made for the platform of an image. @param manifest that the container's image had. */
+function isOf({ id, published }: Image, manifest: string | undefined): boolean {
+  return published === undefined || id === published.own || manifest === undefined || manifest === published.own;
 }
 
 /** Returns the digest of the manifest that an attestation of BuildKit is about. */

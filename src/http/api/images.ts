@@ -2,6 +2,7 @@
 import type { AtLeast } from './at-least.js';
 import type { HistoryStep } from '../../images/history.js';
 import type { PruneSelection } from '../../images/prune.js';
+import { platformsOf } from '../../images/platform.js';
 import type { RemovedItem } from '../../images/removal.js';
 import { createdMs, type ImageSelection, type SelectedImage } from '../../images/selection.js';
 import type { Image, ImageRuntimeConfig } from '../../ports/images.js';
@@ -60,7 +61,7 @@ export function summaryJson(
   },
   atLeast: AtLeast,
 ): Readonly<Record<string, unknown>> {
-  const size = image.sizeBytes + contentBytes;
+  const size = platformsOf(image).reduce((sum, { sizeBytes }) => sum + sizeBytes, contentBytes);
   const hidesNone = atLeast(1, 43) || repoTags.length + repoDigests.length > 0;
   return {
     Containers: containers ?? -1,

@@ -1,28 +1,29 @@
 /** Image operations of the Engine API. */
 import { conflict, forbidden, internal, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
-import type { EarlierTold } from '../../actors/engine/told-events.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
-import { requirePlatform } from '../../images/platform.js';
-import { chainOf } from '../../ports/chain-id.js';
-import { commitImage } from '../../images/commit.js';
+import { isOfIndex, requirePlatform } from '../../images/platform.js';
 import { historyOf } from '../../images/history.js';
 import { type ImportRequest, openUrl } from '../../images/import.js';
 import { type PruneDeps, pruneImages } from '../../images/prune.js';
 import {
   familiarString,
   type ImageReference,
-  isDigest,
-  isTag,
+  newName,
   parseReference,
-  withDefaultTag,
   withTagOrDigest,
 } from '../../images/reference.js';
-import { eventAttributes, type ImageEmit, type ImageUsers, removeImage } from '../../images/removal.js';
+import {
+  eventAttributes,
+  type ImageUsers,
+  type RemovalDeps,
+  type RemovalOptions,
+  type RemovedItem,
+  removeImage,
+} from '../../images/removal.js';
+import { removePlatforms } from '../../images/platform-removal.js';
 import { selectImages } from '../../images/selection.js';
 import type { FileImageStore } from '../../images/store.js';
-import type { ContainerConfig } from '../../ports/container.js';
 import type { Image } from '../../ports/images.js';
-import type { Attempt } from '../../ports/kept-replies.js';
 import type { ProgressFact } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import { decodeCredentials } from '../../registry/credentials.js';
@@ -32,41 +33,14 @@ import { hostPlatform, parsePlatform, type Platform } from '../../registry/platf
 import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
 import { encodeProgress, TYPED_PROGRESS } from '../api/progress.js';
-import { type ContentBytes, ImageManifests } from '../api/image-manifests.js';
-import {
-  decodeCommitConfig,
-  decodePrune,
-  decodeSelection,
-  historyJson,
-  inspectJson,
-  summaryJson,
-  removedJson,
-} from '../api/images.js';
+import { type ContentBytes, contentSum, ImageManifests } from '../api/image-manifests.js';
+import { decodePrune, decodeSelection, historyJson, inspectJson, summaryJson, removedJson } from '../api/images.js';
 import type { Exchange } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
 import { ONCE, route, type Route } from '../route.js';
+import { commit, type CommitDeps } from './image-commit.js';
 
-/** A container that is being committed. */
-export interface CommitSource {
-  readonly id: string;
-  readonly config: ContainerConfig;
-  /** ID of the image that the container was made from. */
-  readonly image: string;
-}
-
-export interface CommitSources {
-  /**
-   * Calls `use` while the container (ID, name or prefix) is paused, if it runs and `pause` says so. Throws not-found,
-   * and conflict for a container that cannot be committed now.
-   */
-  withStill<T>(container: string, pause: boolean, use: (source: CommitSource) => Promise<T>): Promise<T>;
-  /** Announces the commit as an event of the container. */
-  committed(container: string, attributes: Readonly<Record<string, string>>): void;
-}
-
-export interface ImageRouteDeps {
-  readonly images: FileImageStore;
-  readonly layers: LayerStore;
+export interface ImageRouteDeps extends CommitDeps {
   readonly partials: Pick<PartialBlobs, 'prune'>;
   /** Blobs of pulled layers; `trim` removes those of layers that are gone. */
   readonly pulledBlobs: Pick<PulledBlobs, 'trim'> | undefined;
@@ -74,14 +48,11 @@ export interface ImageRouteDeps {
   readonly users: ImageUsers;
   /** Returns how many containers are made from each image, by its ID; images of none are left out. */
   readonly countUsers: () => ReadonlyMap<string, number>;
-  readonly earlier: EarlierTold;
-  readonly emit: ImageEmit;
-  readonly containers: CommitSources;
   readonly importer: (request: ImportRequest) => Promise<Image>;
   readonly layerBytes: PruneDeps['layerBytes'];
   readonly contentBytes: ContentBytes;
-  /** Architecture of images that are not made from another one: `amd64`. */
-  readonly architecture: string;
+  /** Lets go of what was kept besides its files of an image that is gone. */
+  readonly dropContent: (image: Image) => Promise<void>;
 }
 
 export function imageRoutes(deps: ImageRouteDeps): Route[] {
@@ -101,9 +72,10 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
     route('GET', '/images/{name...}/json', (x) => inspectImage(x, deps)),
 
     route('GET', '/images/{name...}/history', (x) => {
-      const image = images.resolve(x.param('name'));
-      const platform = x.query.text('platform');
-      if (platform !== '' && x.atLeast(1, 48)) requirePlatform(image, platformObject(platform), x.param('name'));
+      const name = x.param('name');
+      const platform = x.atLeast(1, 48) ? x.query.text('platform') : '';
+      const found = images.resolve(name);
+      const image = platform === '' ? found : requirePlatform(found, platformObject(platform), name);
       x.sendJson(200, historyOf(image, images, layers).map(historyJson));
     }),
 
@@ -123,7 +95,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       isPruning = true;
       try {
         const { removed, reclaimedBytes } = await pruneImages(
-          { ...removal, layers, layerBytes: deps.layerBytes },
+          { ...removal, layerBytes: deps.layerBytes },
           selection,
           x.signal,
         );
@@ -145,14 +117,27 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       const name = x.param('name');
       if (name.trim() === '') throw invalid('image name cannot be blank', { code: 'INVALID_REFERENCE' });
       const platforms = x.atLeast(1, 50) ? x.query.all('platforms').map(platformObject) : [];
-      if (platforms.length > 1) throw invalid('multiple platforms are not supported', { code: 'MULTIPLE_PLATFORMS' });
-      for (const platform of platforms) requirePlatform(images.resolve(name), platform, name);
       const options = { force: x.query.flag('force'), pruneParents: !x.query.flag('noprune') };
-      x.sendJson(200, removedJson(await removeImage(removal, name, options)));
+      const removed = await (platforms.length > 0 && isOfIndex(images.resolve(name))
+        ? removePlatforms({ ...removal, dropContent: deps.dropContent }, name, platforms, options.force)
+        : removeWhole(removal, name, platforms, options));
+      x.sendJson(200, removedJson(removed));
     }),
 
     route('POST', '/commit', (x) => commit(x, deps), { retry: ONCE }),
   ];
+}
+
+/** Removes an image that has one platform only, and so goes with it. */
+function removeWhole(
+  deps: RemovalDeps,
+  name: string,
+  platforms: readonly Platform[],
+  options: RemovalOptions,
+): Promise<RemovedItem[]> {
+  if (platforms.length > 1) throw invalid('multiple platforms are not supported', { code: 'MULTIPLE_PLATFORMS' });
+  for (const platform of platforms) requirePlatform(deps.store.resolve(name), platform, name);
+  return removeImage(deps, name, options);
 }
 
 function listImages(x: Exchange, deps: ImageRouteDeps): void {
@@ -164,7 +149,7 @@ function listImages(x: Exchange, deps: ImageRouteDeps): void {
     images,
     legacy === '' ? selection : { ...selection, reference: [...selection.reference, legacy] },
   );
-  const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
+  const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images, layers) : undefined;
   const manifestsOf =
     x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users, contentBytes) : undefined;
   const counts = x.atLeast(1, 51) ? countUsers() : undefined;
@@ -174,7 +159,7 @@ function listImages(x: Exchange, deps: ImageRouteDeps): void {
       containers: counts && (counts.get(image.id) ?? 0),
       sharedSize: shared?.get(image.id),
       manifests: manifestsOf?.of(image),
-      contentBytes: contentBytes(image),
+      contentBytes: contentSum(image, contentBytes),
     };
     return summaryJson(one, figures, (major, minor) => x.atLeast(major, minor));
   });
@@ -189,18 +174,30 @@ function inspectImage(x: Exchange, { images, layers, users, contentBytes }: Imag
       code: 'CONFLICTING_OPTIONS',
     });
   }
-  const image = images.resolve(x.param('name'));
-  if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
+  const name = x.param('name');
+  const found = images.resolve(name);
+  const isOne = platform !== '' && x.atLeast(1, 49);
+  const one = isOne ? requirePlatform(found, platformObject(platform), name) : found;
+  const image = isOne ? alone(one) : one;
   // Compose 1 speaks the newest version that it is offered, but cannot recreate a container without members that went
   // with 1.45.
   const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
   const graphDriver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
   const manifests = withManifests ? new ImageManifests(images.list(), users, contentBytes).of(image) : undefined;
-  const parts = { graphDriver, manifests, size: sizeOf(image, contentBytes(image)) };
+  const parts = { graphDriver, manifests, size: sizeOf(one, contentBytes(one)) };
   x.sendJson(
     200,
     inspectJson(image, parts, (major, minor) => x.atLeast(major, minor) && !isCompose1),
   );
+}
+
+/** Returns an image of an index as the one that its own manifest stands for. */
+function alone(image: Image): Image {
+  const { published } = image;
+  const own = published?.manifests.find(({ digest }) => digest === published.own);
+  return published && own && isOfIndex(image)
+    ? { ...image, id: own.digest, published: { ...published, target: own } }
+    : image;
 }
 
 /** Returns the size of an image alone: of all that is kept as registries have it, or else of its files. */
@@ -302,22 +299,11 @@ function pullReference(fromImage: string, tagOrDigest: string): ImageReference {
   return digest === undefined ? wanted : { domain, path, digest };
 }
 
-/** Returns the name to give an image, familiar and with a tag. */
-function newName(repo: string, tag: string): string {
-  const written = parseReference(repo);
-  if (written.digest !== undefined) throw invalid('cannot import digest reference', { code: 'INVALID_REFERENCE' });
-  if (tag !== '' && !isTag(tag)) throw invalid('invalid tag format', { code: 'INVALID_REFERENCE' });
-  const named = withDefaultTag(tag === '' ? written : { ...written, tag });
-  if (familiarString({ domain: named.domain, path: named.path }) === 'sha256') {
-    throw invalid('refusing to create an ambiguous tag using digest algorithm as name', { code: 'INVALID_REFERENCE' });
-  }
-  return familiarString(named);
-}
-
 /** Returns how many bytes of each image's layers other images have too. */
-function sharedSizes(all: readonly Image[], layers: LayerStore): ReadonlyMap<string, number> {
+function sharedSizes(images: FileImageStore, layers: LayerStore): ReadonlyMap<string, number> {
   const owners = new Map<string, number>();
-  const chains = all.map(({ config }) => chainOf(config.rootfs.diff_ids));
+  const all = images.list();
+  const chains = all.map(({ id }) => images.layersOf(id));
   for (const chain of chains) for (const chainId of chain) owners.set(chainId, (owners.get(chainId) ?? 0) + 1);
   return new Map(
     all.map(({ id }, index) => {
@@ -325,58 +311,4 @@ function sharedSizes(all: readonly Image[], layers: LayerStore): ReadonlyMap<str
       return [id, shared.reduce((sum, chainId) => sum + (layers.find(chainId)?.sizeBytes ?? 0), 0)];
     }),
   );
-}
-
-/**
- * Returns the time of creation for an image, as it is written down. That of an attempt has digits of its own below the
- * millisecond, so that what it made is known again.
- */
-function creationTime(attempt: Attempt | undefined): string {
-  const time = new Date(attempt?.begunMs ?? Date.now()).toISOString();
-  if (attempt === undefined) return time;
-  const digits = Number.parseInt(attempt.id.slice(0, 12), 16) % 1_000_000;
-  return time.replace('Z', `${String(digits).padStart(6, '0')}Z`);
-}
-
-/** Returns the image that a commit of the container has made at that time. */
-function committedAt(images: FileImageStore, container: string, created: string): Image | undefined {
-  return images.list().find(({ config }) => config.created === created && config.container === container);
-}
-
-async function commit(x: Exchange, deps: ImageRouteDeps): Promise<void> {
-  const { images, layers, containers, earlier } = deps;
-  const { query } = x;
-  const config = decodeCommitConfig(await x.optionalJson<unknown>());
-  const repo = query.text('repo');
-  const reference = repo === '' ? undefined : newName(repo, query.text('tag'));
-  const comment = query.text('comment');
-  const name = query.text('container');
-  const created = creationTime(x.attempt);
-  const image = await containers.withStill(name, query.flagOr('pause', true), async (source) => {
-    const before = x.attempt?.isInterrupted === true ? committedAt(images, source.id, created) : undefined;
-    if (before !== undefined && reference !== undefined) await images.tag(reference, before.id);
-    const made =
-      before ??
-      (await commitImage(
-        { images, layers },
-        {
-          created,
-          containerId: source.id,
-          containerConfig: source.config,
-          image: isDigest(source.image) ? images.get(source.image) : undefined,
-          config,
-          changes: query.all('changes'),
-          author: query.text('author'),
-          comment,
-          reference,
-          architecture: deps.architecture,
-        },
-      ));
-    if (!(await earlier.has(x.attempt, ['container', 'commit', source.id], { imageID: made.id })))
-      containers.committed(source.id, { comment, imageID: made.id, imageRef: reference ?? '' });
-    return made;
-  });
-  if (reference !== undefined && !(await earlier.has(x.attempt, ['image', 'tag', image.id], { name: reference })))
-    deps.emit('tag', image.id, eventAttributes(image, reference));
-  x.sendJson(201, { Id: image.id });
 }

@@ -59,15 +59,14 @@ export function registryRoutes({ images, pushes, queries }: RegistryRouteDeps): 
       const tag = x.query.text('tag');
       if (tag !== '' && !isTag(tag)) throw invalid('invalid tag format', { code: 'INVALID_REFERENCE' });
       const reference = tag === '' ? written : { domain: written.domain, path: written.path, tag };
-      const platform = x.atLeast(1, 46) ? x.query.text('platform') : '';
-      if (platform !== '')
-        requirePlatform(
-          images.resolve(x.param('name') + (tag === '' ? '' : `:${tag}`)),
-          platformObject(platform),
-          x.param('name'),
-        );
+      const asked = x.atLeast(1, 46) ? x.query.text('platform') : '';
+      const platform = asked === '' ? undefined : platformObject(asked);
+      if (platform) {
+        const name = tag === '' ? x.param('name') : `${x.param('name')}:${tag}`;
+        requirePlatform(images.resolve(name), platform, name);
+      }
       await pump(
-        await pushes.push({ reference, credentials }, x.signal),
+        await pushes.push({ reference, platform, credentials }, x.signal),
         x.stream(200, { 'Content-Type': 'application/json' }),
       );
     }),

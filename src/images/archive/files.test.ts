@@ -24,7 +24,7 @@ function plan(documents: Readonly<Record<string, string>>, links: Readonly<Recor
     links: new Map(Object.entries(links)),
     layers: [],
   });
-  return planLoad(files, undefined, host);
+  return planLoad(files, { platform: undefined, host, isWhole: false });
 }
 
 const [good, evil] = [configOf('good'), configOf('evil')];

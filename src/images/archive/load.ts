@@ -9,6 +9,7 @@ import type { KeptContent } from '../../registry/kept-content.js';
 import type { Platform } from '../../registry/platform.js';
 import type { UnpackedTar } from '../../storage/tasks/unpack-tar.js';
 import { chainId } from '../../ports/chain-id.js';
+import { platformsOf } from '../platform.js';
 import { canonicalString, familiarString, parseReference } from '../reference.js';
 import { eventAttributes, type ImageEmit } from '../removal.js';
 import type { FileImageStore } from '../store.js';
@@ -41,8 +42,11 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
   const { layers } = deps;
   const { signal, say } = request;
   const known = new Set<string>();
-  for (const image of deps.images.list()) for (const diffId of image.config.rootfs.diff_ids) known.add(diffId.slice(7));
-  const archive = await receiveArchive(deps, request, (path, bytes, totalBytes) => {
+  for (const image of deps.images.list())
+    for (const { config } of platformsOf(image))
+      for (const diffId of config.rootfs.diff_ids) known.add(diffId.slice(7));
+  const isWhole = deps.kept !== undefined;
+  const archive = await receiveArchive(deps, { ...request, isWhole }, (path, bytes, totalBytes) => {
     const name = nameOfLayer(path);
     if (!known.has(name)) request.onProgress(name.slice(0, 12), bytes, totalBytes);
   });
@@ -65,7 +69,8 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
       const [id, parent] = [ids[at], plan.parent && loaded.get(plan.parent)];
       if (id !== undefined && parent !== undefined) await setParent(deps.images, id, parent);
     }
-    if ((plans.at(-1)?.names.length ?? 0) === 0) for (const id of ids) say(`Loaded image ID: ${id}\n`);
+    const last = plans.findLast(({ isFurther }) => !isFurther);
+    if ((last?.names.length ?? 0) === 0) for (const id of new Set(ids)) say(`Loaded image ID: ${id}\n`);
   } finally {
     for (const layer of retained.toReversed()) await layers.release(layer);
     await archive.staged.discard();
@@ -138,7 +143,7 @@ class Loader {
       if (published) await images.describe(image.id, published);
       await this.#keep(plan, image);
       if (names.length > 0) await this.#name(names, image, say);
-      emit('load', image.id, eventAttributes(image, image.id));
+      if (!plan.isFurther) emit('load', image.id, eventAttributes(image, image.id));
       return image.id;
     } finally {
       letGo();
@@ -146,7 +151,8 @@ class Loader {
   }
 
   /** Keeps an image as the archive has it, if its ID is of that, and its manifest has the layers of the image. */
-  async #keep(plan: PlannedImage, { id }: Image): Promise<void> {
+  async #keep(plan: PlannedImage, image: Image): Promise<void> {
+    const { id } = image;
     const { configDigest, configBytes, diffIds, published, parts } = plan;
     const { kept, images } = this.#deps;
     if (!kept || !published || !parts || (id !== published.target.digest && id !== published.own)) return;
@@ -166,7 +172,7 @@ class Loader {
       documents: parts.documents.map(({ digest, bytes }) => ({ digest, bytes: bufferOf(bytes) })),
       published,
     });
-    if (contentBytes !== undefined) await images.setPublished(id, { ...published, contentBytes });
+    if (contentBytes !== undefined) await images.setPublished(image, { ...published, contentBytes });
   }
 
   async #commit(

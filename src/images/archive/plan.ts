@@ -3,14 +3,27 @@
  * layout.
  */
 import { isEngineError } from '../../errors/engine-error.js';
-import type { ImageConfigDocument } from '../../ports/images.js';
 import type { PublishedImage } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 import { bestManifest, canRun, formatPlatform, type Platform } from '../../registry/platform.js';
-import { type ImageManifest, parseManifest, publishedAs } from '../../registry/manifest.js';
+
 import { failure, type Outcome } from '../../workers/outcome.js';
 import { isDigest, parseReference, withDefaultTag } from '../reference.js';
+import {
+  type ArchivedParts,
+  blobPath,
+  cameAs,
+  type Came,
+  Configurations,
+  type Draft,
+  json,
+  type Manifest,
+  Manifests,
+  NO_PARTS,
+  parsed,
+} from './documents.js';
 import { type ArchiveFiles, badArchive as bad } from './files.js';
+import { MAX_IMAGES, withOthers } from './index-images.js';
 
 export interface PlannedImage {
   readonly configDigest: Digest;
@@ -23,6 +36,8 @@ export interface PlannedImage {
   readonly layers: readonly Outcome[];
   /** Names with a tag, as the archive writes them. */
   readonly names: readonly string[];
+  /** It came with another image of its index, which has the names. */
+  readonly isFurther: boolean;
   readonly parent: Digest | undefined;
   /** Undefined when the archive is of the old layout, which has no manifests. */
   readonly published: PublishedImage | undefined;
@@ -30,67 +45,58 @@ export interface PlannedImage {
   readonly parts: ArchivedParts | undefined;
 }
 
-/** An image in an archive as registries have it. */
-export interface ArchivedParts {
-  /** The document that the archive names, and the manifest of the image where that is another one. */
-  readonly documents: readonly { readonly digest: Digest; readonly bytes: Uint8Array }[];
-  /** The layers that this manifest names, the lowest one first. */
-  readonly blobs: readonly Digest[];
+export interface LoadPlanOptions {
+  readonly platform: Platform | undefined;
+  /** The platform of this machine. */
+  readonly host: Platform;
+  /** If true, the images of all platforms of an index are wanted, not only that which suits this machine. */
+  readonly isWhole: boolean;
 }
 
-/** An image as the manifest describes it, with the parsed configuration. */
-interface Draft {
-  readonly configPath: string;
-  readonly config: ImageConfigDocument;
-  /** Paths in the archive. */
-  readonly layers: readonly string[];
-  readonly names: readonly string[];
-  readonly parent: Digest | undefined;
-  readonly published: PublishedImage | undefined;
-  readonly parts: ArchivedParts | undefined;
+interface WantedOfIndex {
+  readonly platform: Platform;
+  readonly isWhole: boolean;
 }
 
 const MAX_INDEX_DEPTH = 8;
-/** An archive may have so many images and names, because each is written to the disk. */
-const MAX_IMAGES = 10_000;
+/** An archive may have so many names, because each is written to the disk. */
 const MAX_NAMES = 10_000;
-
-function json(bytes: Buffer, what: string): unknown {
-  try {
-    return JSON.parse(bytes.toString('utf8'));
-  } catch (error) {
-    throw bad(`invalid ${what} in the archive: not JSON`, error);
-  }
-}
 
 /**
  * Returns the images to load. With a platform, images that it cannot run are left out.
  * @throws EngineError invalid for an archive without a manifest, with a malformed one, or without the platform.
  */
-export function planLoad(files: ArchiveFiles, platform: Platform | undefined, host: Platform): PlannedImage[] {
+export function planLoad(files: ArchiveFiles, { platform, host, isWhole }: LoadPlanOptions): PlannedImage[] {
   const manifest = files.document('manifest.json');
   const index = manifest ? undefined : files.document('index.json');
   if (!manifest && !index) throw bad('the archive holds no images: it has neither manifest.json nor index.json');
   const all = manifest
     ? described(files, fromManifest(files, manifest))
-    : fromLayout(files, index ?? Buffer.alloc(0), platform ?? host);
-  const suitable = all.filter(
+    : fromLayout(files, index ?? Buffer.alloc(0), { platform: platform ?? host, isWhole });
+  const drafts = isWhole ? withOthers(files, all) : all;
+  const suitable = drafts.filter(
     ({ config }) =>
       !platform ||
       canRun(platform, { os: config.os, architecture: config.architecture, variant: config.variant ?? '' }),
   );
   if (platform && suitable.length === 0)
     throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
-  return suitable.map((draft) => planned(files, draft));
+  const indexes = new Set<Digest>();
+  return suitable.map((draft) => {
+    const target = draft.published?.target.digest;
+    const isFurther = target !== undefined && target !== draft.published?.own && indexes.has(target);
+    if (target !== undefined) indexes.add(target);
+    return planned(files, { ...draft, ...(isFurther && { names: [] }) }, isFurther);
+  });
 }
 
-function planned(files: ArchiveFiles, draft: Draft): PlannedImage {
+function planned(files: ArchiveFiles, draft: Draft, isFurther: boolean): PlannedImage {
   const { configPath, config, layers, names, parent, published, parts } = draft;
   const [configBytes, configDigest] = [files.document(configPath), files.digest(configPath)];
   if (!configBytes || !configDigest) throw bad(`the archive has no configuration ${JSON.stringify(configPath)}`);
   const diffIds = config.rootfs?.diff_ids ?? [];
   const places = layers.map((path) => found(files, path));
-  return { configDigest, configBytes, diffIds, layers: places, names, parent, published, parts };
+  return { configDigest, configBytes, diffIds, layers: places, names, isFurther, parent, published, parts };
 }
 
 function found(files: ArchiveFiles, path: string): Outcome {
@@ -146,36 +152,6 @@ function checkedName(name: string): string {
   throw bad(`invalid tag ${JSON.stringify(name)}`);
 }
 
-/** Reads the configurations of images, each only once, even if several images have it. */
-class Configurations {
-  readonly #parsed = new Map<string, ImageConfigDocument>();
-
-  constructor(private readonly files: ArchiveFiles) {}
-
-  /**
-   * Describes an image. @throws EngineError invalid when its configuration has other layers, or is for another system.
-   */
-  draft(configPath: string, layers: readonly string[]): Draft {
-    const config = this.#parsed.get(configPath) ?? this.#parse(configPath);
-    const count = config.rootfs?.diff_ids?.length ?? 0;
-    if (layers.length !== count)
-      throw bad(`invalid manifest, layers length mismatch: expected ${count}, got ${layers.length}`);
-    return { configPath, config, layers, names: [], parent: undefined, published: undefined, parts: undefined };
-  }
-
-  #parse(path: string): ImageConfigDocument {
-    const bytes = this.files.document(path);
-    if (!bytes) throw bad(`the archive has no configuration ${JSON.stringify(path)}`);
-    const config = json(bytes, 'image configuration') as ImageConfigDocument | null;
-    const diffIds = config?.rootfs?.diff_ids;
-    if (!config || !Array.isArray(diffIds ?? []) || !(diffIds ?? []).every(isDigest))
-      throw bad('invalid image configuration in the archive: no root file system');
-    if ((config.os ?? 'linux') !== 'linux') throw bad(`cannot load ${config.os} image on linux`);
-    this.#parsed.set(path, config);
-    return config;
-  }
-}
-
 interface LayoutEntry {
   readonly annotations?: Readonly<Record<string, string>> | null;
 }
@@ -187,7 +163,7 @@ const ATTESTATION_ANNOTATION = 'vnd.docker.reference.type';
 /**
  * Reads an OCI image layout: every entry of `index.json` is an image, or an index from which the platform picks one.
  */
-function fromLayout(files: ArchiveFiles, bytes: Buffer, platform: Platform): Draft[] {
+function fromLayout(files: ArchiveFiles, bytes: Buffer, wanted: WantedOfIndex): Draft[] {
   const index = parsed(bytes, 'index.json');
   if (index.kind !== 'index') throw bad('invalid index.json in the archive: not an index');
   if (index.manifests.length > MAX_IMAGES) throw bad(`index.json in the archive has more than ${MAX_IMAGES} images`);
@@ -197,60 +173,23 @@ function fromLayout(files: ArchiveFiles, bytes: Buffer, platform: Platform): Dra
   for (const [at, { digest, platform: own }] of index.manifests.entries()) {
     const annotations = entries[at]?.annotations ?? {};
     if (ATTESTATION_ANNOTATION in annotations || own?.os === 'unknown') continue;
-    const draft = imageAt(manifests, configs, digest, platform);
+    const draft = imageAt(manifests, configs, digest, wanted);
     if (!draft) continue;
     const known = images.get(draft.configPath) ?? { draft, names: new Set<string>() };
     images.set(draft.configPath, known);
     const name = nameOf(annotations);
     if (name !== undefined) known.names.add(name);
   }
-  if (images.size === 0) throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
+  if (images.size === 0) throw bad(`no image in the archive is of the platform ${formatPlatform(wanted.platform)}`);
   return [...images.values()].map(({ draft, names }) => ({ ...draft, names: [...names] }));
 }
 
-function parsed(bytes: Buffer, name: string): ReturnType<typeof parseManifest> {
-  try {
-    return parseManifest(bytes, undefined, name);
-  } catch (error) {
-    throw isEngineError(error) ? bad(`${name} in the archive: ${error.message}`, error) : error;
-  }
-}
-
-type Manifest = ReturnType<typeof parseManifest> & { readonly bytes: Buffer };
-
-/** Reads manifests and indexes, each only once, even if several indexes name it. */
-class Manifests {
-  readonly #parsed = new Map<Digest, Manifest>();
-
-  constructor(private readonly files: ArchiveFiles) {}
-
-  /** Reads a manifest or index. @throws EngineError invalid for a blob that the archive lacks, or that is neither. */
-  at(digest: Digest): Manifest {
-    const bytes = this.files.document(blobPath(digest));
-    if (!bytes) throw bad(`the archive has no blob ${digest}`);
-    const manifest = this.#parsed.get(digest) ?? {
-      ...parsed(bytes, `manifest ${digest}`),
-      bytes,
-    };
-    this.#parsed.set(digest, manifest);
-    return manifest;
-  }
-
-  /**
-   * Reads as `at` does, but returns undefined for a blob that cannot be read so. @throws EngineError invalid when the
-   * archive costs too much.
-   */
-  find(digest: Digest): Manifest | undefined {
-    try {
-      return this.at(digest);
-    } catch (error) {
-      if (isEngineError(error) && error.code !== 'ARCHIVE_TOO_LARGE') return undefined;
-      throw error;
-    }
-  }
-}
-
-function imageAt(manifests: Manifests, configs: Configurations, digest: Digest, platform: Platform): Draft | undefined {
+function imageAt(
+  manifests: Manifests,
+  configs: Configurations,
+  digest: Digest,
+  { platform, isWhole }: WantedOfIndex,
+): Draft | undefined {
   const target = { digest, bytes: manifests.at(digest).bytes };
   let own = digest;
   let index: Manifest | undefined;
@@ -265,7 +204,11 @@ function imageAt(manifests: Manifests, configs: Configurations, digest: Digest, 
         ...(depth > 1 && NO_PARTS),
       };
     }
-    const best = bestManifest(manifest.manifests, platform);
+    // Only some images of an index may be there.
+    const present = isWhole
+      ? manifest.manifests.filter((entry) => entry.platform?.os !== 'unknown' && manifests.find(entry.digest))
+      : manifest.manifests;
+    const best = bestManifest(present, platform) ?? (isWhole ? present[0] : undefined);
     if (!best) return undefined;
     index = manifest;
     own = best.digest;
@@ -292,27 +235,6 @@ function described(files: ArchiveFiles, drafts: readonly Draft[]): Draft[] {
   });
 }
 
-type Came = Pick<Draft, 'published' | 'parts'>;
-
-const NO_PARTS = { parts: undefined };
-
-/** @param index has the manifest, or is it. */
-function cameAs(
-  target: ArchivedParts['documents'][number],
-  index: Manifest,
-  own: ImageManifest & { readonly bytes: Buffer; readonly digest: Digest },
-): Came {
-  const document = { digest: own.digest, bytes: own.bytes };
-  const named = { digest: target.digest, sizeBytes: target.bytes.length };
-  return {
-    published: publishedAs(named, index, own.digest),
-    parts: {
-      documents: own.digest === target.digest ? [target] : [target, document],
-      blobs: own.layers.map(({ digest }) => digest),
-    },
-  };
-}
-
 /** Returns the entries of an index; none when it is not an index, because some tools write attestations there. */
 function entriesOf(index: Buffer): readonly { readonly digest: Digest }[] {
   try {
@@ -322,10 +244,6 @@ function entriesOf(index: Buffer): readonly { readonly digest: Digest }[] {
     if (isEngineError(error)) return [];
     throw error;
   }
-}
-
-function blobPath(digest: Digest): string {
-  return `blobs/sha256/${digest.slice(7)}`;
 }
 
 /** Returns the full name that containerd's tools write, or else the reference if it is more than a tag. */

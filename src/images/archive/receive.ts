@@ -24,6 +24,8 @@ export interface ReceiveDeps {
 export interface ReceiveRequest {
   readonly source: PieceSource;
   readonly platform: Platform | undefined;
+  /** If true, the images of all platforms of an index are wanted, not only that which suits this machine. */
+  readonly isWhole: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -42,7 +44,7 @@ export interface ReceivedArchive {
  */
 export async function receiveArchive(
   { layers, pool, dataRoot, blobDir }: ReceiveDeps,
-  { source, platform, signal }: ReceiveRequest,
+  { source, platform, isWhole, signal }: ReceiveRequest,
   onProgress: ReceiveProgress,
 ): Promise<ReceivedArchive> {
   const { port1: near, port2: far } = new MessageChannel();
@@ -68,7 +70,7 @@ export async function receiveArchive(
     const reading = pool
       .run(
         'read-archive',
-        { port: far, bytes, maxTarBytes, platform, host: hostPlatform() },
+        { port: far, bytes, maxTarBytes, platform, isWhole, host: hostPlatform() },
         { transferList: [far, bytes] },
       )
       .finally(() => {

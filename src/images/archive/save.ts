@@ -72,9 +72,9 @@ export async function saveImages(deps: SaveDeps, selected: readonly SavedImage[]
     for (const top of tops) await layers.release(top);
   };
   try {
-    for (const { image } of selected) {
+    for (const { image, isAlone } of selected) {
       const found = kept.has(image.id) ? undefined : await deps.kept?.imageOf(image);
-      if (found) kept.set(image.id, found);
+      if (found) kept.set(image.id, isAlone ? { ...found, target: found.manifest, others: [] } : found);
     }
     const prepared = await prepare(deps, selected, kept);
     for (const { image } of selected) deps.emit('save', image.id, eventAttributes(image, image.id));
@@ -111,7 +111,7 @@ async function addMade({ images, layers }: SaveDeps, image: Image, add: AddBlob)
     add(digest, size, { layer });
     stack.push({ mediaType: LAYER_TYPE, digest, size });
   }
-  const config = await images.configBytes(image.id);
+  const config = await images.configBytes(image);
   add(image.configDigest, config.length, config);
   const document = jsonBytes({
     schemaVersion: 2,

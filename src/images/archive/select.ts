@@ -1,9 +1,9 @@
 /** Finds the images and names that a save is about. */
-import { invalid, notFound } from '../../errors/engine-error.js';
+import { invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { Image } from '../../ports/images.js';
 import type { Digest } from '../../ports/storage.js';
 import type { Platform } from '../../registry/platform.js';
-import { requirePlatform } from '../platform.js';
+import { isOfIndex, requirePlatform } from '../platform.js';
 import { canonicalName, canonicalString, isDigest, parseReference } from '../reference.js';
 import type { FileImageStore } from '../store.js';
 
@@ -11,6 +11,8 @@ export interface SavedImage {
   readonly image: Image;
   /** Canonical names with tags, in the order they were asked for; an image asked for by ID has none. */
   readonly names: readonly string[];
+  /** Without the other images of its index. */
+  readonly isAlone: boolean;
 }
 
 /**
@@ -23,19 +25,30 @@ export function selectSaved(
   platform: Platform | undefined,
 ): SavedImage[] {
   if (names.length === 0) throw invalid('no image was named', { code: 'MISSING_PARAMETER' });
-  const selected = new Map<Digest, Set<string>>();
-  const add = (id: Digest, key?: string): void => {
-    const keys = selected.get(id) ?? new Set();
-    selected.set(id, keys);
-    if (key !== undefined && !key.includes('@')) keys.add(key);
-  };
+  const selected = new Map<Digest, { readonly image: Image; readonly keys: Set<string> }>();
   for (const name of names) {
     for (const { id, key } of imagesOf(store, name)) {
-      if (platform) requirePlatform(store.resolve(id), platform, name);
-      add(id, key);
+      const found = store.resolve(id);
+      const image = platform ? ofPlatform(found, platform, name) : found;
+      const { keys } = selected.get(id) ?? { keys: new Set() };
+      selected.set(id, { image, keys });
+      if (key !== undefined && !key.includes('@')) keys.add(key);
     }
   }
-  return [...selected].map(([id, keys]) => ({ image: store.resolve(id), names: [...keys] }));
+  return [...selected.values()].map(({ image, keys }) => ({
+    image,
+    names: [...keys],
+    isAlone: platform !== undefined,
+  }));
+}
+
+function ofPlatform(image: Image, platform: Platform, name: string): Image {
+  try {
+    return requirePlatform(image, platform, name);
+  } catch (error) {
+    if (!isOfIndex(image) || !isEngineError(error)) throw error;
+    throw notFound(`no suitable export target found: ${error.message}`, { code: 'PLATFORM_MISMATCH', cause: error });
+  }
 }
 
 function imagesOf(store: FileImageStore, name: string): readonly { readonly id: Digest; readonly key?: string }[] {

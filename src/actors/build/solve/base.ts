@@ -4,6 +4,7 @@ import { formatPlatform, type Platform } from '../../../build/dockerfile/platfor
 import { digestOf } from '../../../build/outputs/image-documents.js';
 import { dataLoss, isEngineError, notFound } from '../../../errors/engine-error.js';
 import { parseConfig } from '../../../images/config-document.js';
+import { platformsOf } from '../../../images/platform.js';
 import { chainOf } from '../../../ports/chain-id.js';
 import type { ImageConfigDocument } from '../../../ports/images.js';
 import type { Digest } from '../../../ports/storage.js';
@@ -77,10 +78,10 @@ export class BaseImages {
     const { deps, request, layers } = this.tools;
     const { pull, credentials } = request;
     const { digest, config } = await deps.configs.find({ name, platform, pull, credentials }, this.signal);
-    const image = deps.images.get(digest);
+    const present = deps.images.get(digest);
     const configDigest = digestOf(config);
-    // An index is the ID of the image of one platform only.
-    if (image?.configDigest !== configDigest) {
+    const image = present && platformsOf(present).find((one) => one.configDigest === configDigest);
+    if (image === undefined) {
       const document = parseConfig(config);
       const topLayer = topOf(document);
       const shown = pinned(name, digest);

@@ -66,8 +66,7 @@ export function draftContainer(
 ): { record: ContainerRecord; warnings: string[] } {
   const defaults = deps.defaults();
   checkConflicts(request.config, request.hostConfig);
-  const image = deps.images.resolve(request.config.Image);
-  const warnings = checkPlatform(image, request);
+  const { image, warnings } = imageOf(deps.images.resolve(request.config.Image), request);
   const { config, path, args } = mergeImageConfig(request.config, image.config.config ?? {});
   if (config.StopSignal) parseSignal(config.StopSignal);
   const given = withDefaults(request.hostConfig, defaults, deps);
@@ -235,11 +234,9 @@ function findNetwork(networks: NetworkDriver, reference: string): NetworkSummary
   }
 }
 
-function checkPlatform(image: Image, request: CreateRequest): string[] {
-  if (request.platform) {
-    requirePlatform(image, parsePlatform(request.platform), request.config.Image);
-    return [];
-  }
+/** Returns the image of the platform that the request names, or else the one that suits this machine best. */
+function imageOf(image: Image, { platform, config }: CreateRequest): { image: Image; warnings: string[] } {
+  if (platform) return { image: requirePlatform(image, parsePlatform(platform), config.Image), warnings: [] };
   const warning = foreignPlatformWarning(image);
-  return warning === undefined ? [] : [warning];
+  return { image, warnings: warning === undefined ? [] : [warning] };
 }

@@ -8,6 +8,8 @@ export interface StillContainer {
   readonly id: string;
   readonly config: ContainerConfig;
   readonly image: string;
+  /** Digest of the manifest of the image's platform, where it had one. */
+  readonly manifest: string | undefined;
 }
 
 export class CommitSource {
@@ -27,10 +29,10 @@ export class CommitSource {
    * @throws EngineError not-found, conflict.
    */
   async withStill<T>(reference: string, pause: boolean, use: (source: StillContainer) => Promise<T>): Promise<T> {
-    const { id, config, image, state } = this.containers.find(reference);
+    const { id, config, image, imageManifest, state } = this.containers.find(reference);
     if (state.status === 'dead' || state.status === 'removing')
       throw conflict(`You cannot commit container ${id} which is being removed`);
-    const source = { id, config, image };
+    const source = { id, config, image, manifest: imageManifest?.digest };
     if (!pause || !this.canPause || state.status !== 'running') return use(source);
     try {
       await this.containers.pause(id);
