@@ -4,20 +4,24 @@
  * well under a millisecond when little is alive, and keeps that pile to a few megabytes. A buffer that two of these
  * found in use is old, however soon it dies then: in threads, whose heaps are small, these are collected as well.
  */
-import { getHeapStatistics, setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
+import { getHeapStatistics } from 'node:v8';
 import { isMainThread } from 'node:worker_threads';
-
-/** Collects the young generation, or everything: an option for that is not known to each version of V8. */
-type Collect = (options?: { readonly type: 'minor' }) => void;
+import { type Collect, collector } from '../sys/process/collector.js';
+import { trimHeaps } from '../sys/process/memory.js';
+import { releaseProgramPages } from '../sys/process/program-pages.js';
 
 /** Bytes of buffers that may die between two collections. */
 const INTERVAL_BYTES = 4 << 20;
 /** Bytes of old buffers that may pile up: a collection of a thread's whole heap takes some milliseconds. */
 const OLD_BYTES = 6 << 20;
 
-let collect: Collect | undefined;
+/** After so many collections what the heaps of the C library and the program hold for nothing is given back, too. */
+const COLLECTIONS_PER_RELEASE = 16;
+/** A task that leaves more than this behind has it collected: its thread may have nothing to do for seconds. */
+const LEFT_BYTES = 6 << 20;
+
 let pending = 0;
+let collections = 0;
 /** The whole heap is collected when its buffers have more bytes than this; undefined: to be found anew. */
 let limit: number | undefined;
 
@@ -26,10 +30,21 @@ export function bufferDied(bytes: number): void {
   pending += bytes;
   if (pending < INTERVAL_BYTES) return;
   pending = 0;
-  collect ??= exposeCollector();
+  const collect = collector();
+  if (collect === undefined) return;
   collect({ type: 'minor' });
+  if (++collections % COLLECTIONS_PER_RELEASE === 0) void releaseProgramPages();
   // The main thread has a large heap, and others wait for it.
-  if (!isMainThread) collectOld(collect);
+  if (isMainThread) return;
+  collectOld(collect);
+  if (collections % COLLECTIONS_PER_RELEASE === 0) trimHeaps();
+}
+
+/** Collects what a task of this thread has left, if that is much. Call it at the end of a task. */
+export function collectLeft(): void {
+  if (collections === 0 || getHeapStatistics().external_memory < LEFT_BYTES) return;
+  collector()?.();
+  limit = undefined;
 }
 
 function collectOld(run: Collect): void {
@@ -39,10 +54,4 @@ function collectOld(run: Collect): void {
   if (bytes < limit) return;
   run();
   limit = undefined;
-}
-
-function exposeCollector(): Collect {
-  // The flag only counts for contexts that are made after it is set.
-  setFlagsFromString('--expose-gc');
-  return runInNewContext('gc') as Collect;
 }

@@ -1,8 +1,7 @@
 /** Giving memory back to the host once a busy time is over: V8 and the C library both keep what they once had. */
 import { readFile } from 'node:fs/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { libc } from '../ffi/libc.js';
+import { collector } from './collector.js';
 import { releaseProgramPages } from './program-pages.js';
 
 // malloc.h
@@ -25,6 +24,11 @@ const mallocTrim = libc.func<[pad: number]>('int malloc_trim(size_t pad)');
 export function limitHeaps(): void {
   mallopt(M_ARENA_MAX, 2);
   mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
+}
+
+/** Hands back what is free in the heaps of the C library; holds those who allocate for up to a millisecond. */
+export function trimHeaps(): void {
+  mallocTrim(0);
 }
 
 /** How often it is looked at, and how much must have been added for a release to be worth its while. */
@@ -69,16 +73,8 @@ async function residentBytes(): Promise<{ readonly own: number; readonly mapped:
   return { own: (resident - mapped) * PAGE_BYTES, mapped: mapped * PAGE_BYTES };
 }
 
-let collect: (() => void) | undefined;
-
 /** Collects garbage and hands free pages back; blocks for some milliseconds, so only when nobody waits for anything. */
 export function releaseMemory(): void {
-  if (!collect) {
-    setFlagsFromString('--expose-gc');
-    collect = runInNewContext('gc') as () => void;
-    // V8 refuses the kept code of Node's modules as long as the flag is set.
-    setFlagsFromString('--no-expose-gc');
-  }
-  collect();
-  mallocTrim(0);
+  collector()?.();
+  trimHeaps();
 }

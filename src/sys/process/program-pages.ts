@@ -40,7 +40,15 @@ const DESCRIPTION_LENGTH = 1000;
  * The others are memory that the kernel may take for something else.
  */
 export async function releaseProgramPages(): Promise<void> {
+  found ??= findMappings();
+  for (const { start, length } of await found) madvise(start, length, MADV_DONTNEED);
+}
+
+/** They stay as they are once a program runs. */
+let found: Promise<readonly Mapping[]> | undefined;
+
+async function findMappings(): Promise<readonly Mapping[]> {
   // A kernel that was built without this file has none.
   const smaps = await readFile('/proc/self/smaps', 'latin1').catch(() => '');
-  for (const { start, length } of unchangedMappings(smaps, process.execPath)) madvise(start, length, MADV_DONTNEED);
+  return unchangedMappings(smaps, process.execPath);
 }
