@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { isEngineError } from '../errors/engine-error.js';
@@ -28,13 +28,19 @@ const forms: Readonly<Record<string, Buffer>> = {
   bzip2: compress('bzip2', '-c'),
 };
 
+/** Lends each portion: its memory has other bytes afterwards. */
 async function* portions(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
-  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+  const memory = Buffer.alloc(Math.min(size, bytes.length));
+  for (let at = 0; at < bytes.length; at += size) {
+    const length = bytes.copy(memory, 0, at, at + size);
+    yield memory.subarray(0, length);
+    memory.fill(0xee);
+  }
 }
 
 async function pulled(bytes: Buffer, size: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  for await (const chunk of decompressed(portions(bytes, size))) chunks.push(chunk);
+  for await (const chunk of decompressed(portions(bytes, size))) chunks.push(Buffer.from(chunk));
   return Buffer.concat(chunks);
 }
 
@@ -58,6 +64,15 @@ test('every form, pulled and pushed, in portions of any size', async () => {
       assert.ok((await pushed(bytes, size)).equals(plain), `${form} pushed by ${size}`);
     }
   }
+});
+
+test('input that fills its buffers many times', async () => {
+  const large = randomBytes(3 << 20);
+  const forms = {
+    gzip: gzipSync(large, { level: 1 }),
+    xz: execFileSync('xz', ['-0c'], { input: large, maxBuffer: 1 << 26 }),
+  };
+  for (const [form, bytes] of Object.entries(forms)) assert.ok((await pushed(bytes, 70_000)).equals(large), form);
 });
 
 test('the last piece is extracted, however soon the end follows', async () => {
