@@ -10,7 +10,7 @@ import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import type { Peer } from './peer.js';
-import { RawSocket, RawTransport } from './raw-reply.js';
+import { LendingSocket, RawTransport, type RawSocket } from './raw-reply.js';
 
 /** Takes the head off the socket and runs its handler. The descriptor is given away unless this throws. */
 export function serveChunked(
@@ -21,7 +21,7 @@ export function serveChunked(
   { found, head, headBytes }: DirectRequest,
 ): void {
   takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
-  const socket = new RawSocket(fd);
+  const socket = new LendingSocket(fd);
   const framing = new ChunkedBody();
   const transport = new ChunkedTransport(socket, peer, framing);
   const exchange = new HttpExchange(services, gate, transport, { found, method: found.route.method, head });

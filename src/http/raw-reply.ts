@@ -2,7 +2,7 @@
  * Sends replies on a raw socket. The connection always ends with the reply: a connection that should be kept alive
  * stays with the parser.
  */
-import { Socket } from 'node:net';
+import { type OnReadOpts, Socket } from 'node:net';
 import { duplicateFd } from '../sys/files/fd.js';
 import { limitUnread } from '../sys/net/socket-progress.js';
 import type { BodyFraming } from '../text/body-framing.js';
@@ -28,22 +28,43 @@ const JOIN_BYTES = 16 * 1024;
 /** Bytes that Node holds for a raw socket before it reports a client that does not read. */
 const RAW_BUFFER_BYTES = 256 * 1024;
 
+/** Node reads as much at once. */
+const LENT_BYTES = 64 * 1024;
+
 /** A connection that has no parser (any more). */
 export class RawSocket extends Socket {
   /**
    * @param fd belongs to the socket from now on, unless this throws.
    * @param unreadBytes limits the bytes that are kept for a client that does not read. If it is below the usual limit,
    * the kernel is told to keep no more either.
+   * @param onread reads in Node's place.
    */
   constructor(
     readonly fd: number,
     unreadBytes = RAW_BUFFER_BYTES,
+    onread?: OnReadOpts,
   ) {
     const options = { fd, allowHalfOpen: true, readable: true, writable: true, writableHighWaterMark: unreadBytes };
-    super(options);
+    super({ ...options, ...(onread && { onread }) });
     if (unreadBytes < RAW_BUFFER_BYTES) limitUnread(fd, unreadBytes);
     // The event 'close' tells all that matters; without a listener an error would end the daemon.
     this.on('error', () => undefined);
+  }
+}
+
+/**
+ * A socket whose event `data` lends its piece for the call: all are read into the same memory. Node would take memory
+ * for each, which is garbage at once, at the speed of the client.
+ */
+export class LendingSocket extends RawSocket {
+  constructor(fd: number) {
+    super(fd, RAW_BUFFER_BYTES, {
+      buffer: Buffer.allocUnsafeSlow(LENT_BYTES),
+      callback: (length, memory) => {
+        this.emit('data', Buffer.from(memory.buffer, memory.byteOffset, length));
+        return true;
+      },
+    });
   }
 }
 

@@ -70,7 +70,6 @@ export function sendPieces(source: PieceSource, port: MessagePort): Promise<void
     port.postMessage(memory.buffer, []);
     source.read(
       (piece) => {
-        bufferDied(piece.length);
         if (isClosed) return;
         if (late.length > 0) late.push(piece.slice());
         else put(piece);

@@ -13,7 +13,7 @@ export interface WorkerPoolOptions {
    * a thread costs far more memory than a task.
    */
   readonly tasksPerThread?: number;
-  /** How long a thread without work stays. Default 5 s: a thread costs about 10 MB. */
+  /** How long a thread without work stays. Default 5 s: a start takes 30 ms of processor time, a thread 10 MB. */
   readonly idleTimeoutMs?: number;
 }
 
@@ -38,6 +38,12 @@ export interface WorkerPool {
   /** Kills all threads; tasks under way are rejected. */
   close(): Promise<void>;
 }
+
+/**
+ * The `idleTimeoutMs` of threads for transfers, each of which takes seconds. Another kind often follows at once, and
+ * their memory must not add up.
+ */
+export const TRANSFER_IDLE_MS = 1000;
 
 /** Tasks keep little alive: Node's default for young objects would be half the memory of a thread. */
 const YOUNG_GENERATION_MB = 4;

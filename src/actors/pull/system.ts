@@ -12,7 +12,7 @@ import type { RegistryRules } from '../../registry/endpoint.js';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
 import { probe } from '../../registry/probe.js';
 import { authorize } from '../../registry/token.js';
-import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
+import { createWorkerPool, TRANSFER_IDLE_MS, type WorkerPool } from '../../workers/pool.js';
 import type { Replies } from '../kit/replies.js';
 import { createSessionMachine } from '../registry-session/registry-session.machine.js';
 import { RegistryQueries } from '../registry-session/queries.js';
@@ -66,7 +66,10 @@ const RETRY_DELAY_MS = 5000;
 export function createTransferPool(cores: number): { readonly pool: WorkerPool; readonly maxTransfers: number } {
   const maxThreads = Math.min(Math.max(cores - 1, 1), 3);
   const tasksPerThread = 3;
-  return { pool: createWorkerPool({ maxThreads, tasksPerThread }), maxTransfers: maxThreads * tasksPerThread };
+  return {
+    pool: createWorkerPool({ maxThreads, tasksPerThread, idleTimeoutMs: TRANSFER_IDLE_MS }),
+    maxTransfers: maxThreads * tasksPerThread,
+  };
 }
 
 /** Puts the parts together. The two collections must be started as children of the root actor, and connected to it. */

@@ -21,7 +21,7 @@ import type {
 import { makeDirectories } from '../../sys/files/make-directories.js';
 import { letPass } from '../../sys/users/id-access.js';
 import { rootOwner } from '../../sys/users/id-maps.js';
-import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
+import { createWorkerPool, TRANSFER_IDLE_MS, type WorkerPool } from '../../workers/pool.js';
 import { toBytePath } from '../byte-path.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
 import { storageError } from '../storage-error.js';
@@ -95,7 +95,11 @@ export class DriverLayerStore implements LayerStore {
   readonly #readOnly: ReadOnlyLayers;
   readonly #writable: WritableLayers;
   /** Streams have their own threads, because they last as long as their reader likes. */
-  readonly #readers = createWorkerPool({ maxThreads: READER_THREADS, tasksPerThread: STREAMS_PER_THREAD });
+  readonly #readers = createWorkerPool({
+    maxThreads: READER_THREADS,
+    tasksPerThread: STREAMS_PER_THREAD,
+    idleTimeoutMs: TRANSFER_IDLE_MS,
+  });
 
   constructor(parts: Parts) {
     const { row, driver, layout, workers, log, idMaps } = parts;
