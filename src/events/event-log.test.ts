@@ -7,6 +7,7 @@ import { test, type TestContext } from 'node:test';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { EventItem, EventLog, EventSubscription } from '../ports/events.js';
 import { wallClockNs } from '../sys/process/wall-clock.js';
+import { EventFileReader } from './event-files.js';
 import { openEventLog } from './event-log.js';
 
 const LIVE: EventSubscription = { sinceNs: undefined, untilNs: undefined, filter: () => true };
@@ -178,6 +179,29 @@ test('a slow reader reads on from the disk and misses nothing; past what is kept
   assert.deepEqual(after.slice(1), ids(after[0], 5_000));
   assert.equal(typeof (await past(again))[0], 'string');
   await again.close();
+});
+
+test('a reader that goes on in memory misses nothing of what leaves it meanwhile', async (t) => {
+  const { open } = await fixture(t);
+  const log = await open();
+  const half = 2000;
+  for (let i = 0; i < half; i++) emit(log, i);
+  await log.written();
+  const { close } = EventFileReader.prototype;
+  const slow = t.mock.method(EventFileReader.prototype, 'close', async function (this: EventFileReader) {
+    slow.mock.restore();
+    for (let i = half; i < 2 * half; i++) emit(log, i);
+    await log.written();
+    await close.call(this);
+  });
+  const got: (string | number)[] = [];
+  for await (const items of log.subscribe({ ...LIVE, after: 0 })) {
+    got.push(...items.map(idOf));
+    if (got.at(-1) === `id${2 * half - 1}`) break;
+  }
+  assert.deepEqual(got, ids(0, 2 * half));
+  assert.equal(slow.mock.callCount(), 1);
+  await log.close();
 });
 
 test('files are bounded, a torn or damaged line costs only itself', async (t) => {

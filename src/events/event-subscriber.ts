@@ -113,14 +113,16 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
       const events = (await this.#reader.read()).filter(({ sequence }) => sequence >= this.#position);
       if (events.length > 0) return events;
     }
-    // Events in memory are not read from files, which may be removed while the subscriber waits.
-    await this.#reader?.close();
-    this.#reader = undefined;
     // Events that are neither on disk nor in memory are lost; the numbers show how many.
     const { recent, next, shown } = this.source;
     const oldest = recent[0]?.sequence ?? next;
     const index = Math.max(0, this.#position - oldest);
-    return recent.slice(index, Math.min(index + BATCH, shown - oldest));
+    const events = recent.slice(index, Math.min(index + BATCH, shown - oldest));
+    // Events in memory are not read from files, which may be removed while the subscriber waits. These here may leave
+    // the memory during the close, so they were taken before it.
+    await this.#reader?.close();
+    this.#reader = undefined;
+    return events;
   }
 
   #select(events: readonly StoredEvent[]): EventItem[] {
