@@ -12,10 +12,10 @@ import { callJson, jsonLines, open } from '../support/http.js';
 import { generatedBytes, tarOf } from '../support/image-builder.js';
 
 /** The long run: ENGINE_STREAM_MB=10000. */
-const TOTAL_MB = Number(process.env['ENGINE_STREAM_MB'] ?? 300);
+const TOTAL_MB = Number(process.env['ENGINE_STREAM_MB'] ?? 200);
 const MB = 1 << 20;
 const FILE_MB = 50;
-const MAX_GROWTH_MB = 160;
+const MAX_GROWTH_MB = 130;
 
 const cleanup = new Cleanup();
 let source: Engine;
