@@ -16,7 +16,7 @@ import { call, callJson, open, type Reply } from '../support/http.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { waitFor } from '../support/wait.js';
 
-const CYCLES = Number(process.env['ENGINE_TEST_CYCLES'] ?? 60);
+const CYCLES = Number(process.env['ENGINE_TEST_CYCLES'] ?? 36);
 const SEED = Number(process.env['ENGINE_TEST_SEED'] ?? Date.now() % 1_000_000);
 const WIDTH = 6;
 
@@ -182,7 +182,7 @@ test(`one container and many clients (seed ${SEED})`, { timeout: 240_000 }, asyn
   /** Waits may last until the very end; everything else has its answer soon. */
   const waits: Promise<void>[] = [];
   const client = async (): Promise<void> => {
-    for (let round = 0; round < 35; round++) {
+    for (let round = 0; round < 25; round++) {
       if (chance(0.15)) await create();
       const [method, path] = anyCommand(lives);
       if (chance(0.2)) await dropped(method, path, random(30));

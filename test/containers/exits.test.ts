@@ -21,7 +21,7 @@ import { processesOf } from '../support/leftovers.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { waitFor } from '../support/wait.js';
 
-const COUNT = Number(process.env['EXITS_COUNT'] ?? 24);
+const COUNT = Number(process.env['EXITS_COUNT'] ?? 16);
 const SEED = Number(process.env['ENGINE_TEST_SEED'] ?? Date.now() % 1_000_000);
 /** So many containers end at the same time. */
 const WIDTH = 4;
