@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
+import { placeOf } from '../support/container-place.js';
 import { dockerd } from '../support/dockerd.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
@@ -121,32 +122,21 @@ test('where containers are kept apart a link opens what is exposed, to its owner
   );
   const run = (name: string, ...args: string[]): Promise<string> =>
     engineOk(apart.engine, ['run', '-d', '--name', name, ...args, apart.image, 'sleep', '1000']);
-  const inspect = async (name: string): Promise<{ netns: string; address: string }> => {
-    const [netns = '', address = ''] = (
-      await engineOk(apart.engine, [
-        'inspect',
-        '-f',
-        '{{.NetworkSettings.SandboxKey}} {{.NetworkSettings.IPAddress}}',
-        name,
-      ])
-    ).split(' ');
-    return { netns, address };
-  };
   try {
     await run('db', '--expose', '5432', '--expose', '53/udp');
     await run('web', '--link', 'db');
     await run('other');
-    let stop = await startEchoServer((await inspect('db')).netns, [5432, 81], [53]);
+    let stop = await startEchoServer((await placeOf(apart.engine, 'db')).netns, [5432, 81], [53]);
     kept.add(() => stop());
     const reach = async (from: string): Promise<string[]> => {
-      const host = (await inspect('db')).address;
+      const host = (await placeOf(apart.engine, 'db')).address[4];
       const questions = [
         ['tcp', 5432],
         ['udp', 53],
         ['tcp', 81],
       ] as const;
       const answers = await askEcho(
-        (await inspect(from)).netns,
+        (await placeOf(apart.engine, from)).netns,
         questions.map(([protocol, port]) => ({ protocol, host, port })),
         1500,
       );
@@ -157,7 +147,7 @@ test('where containers are kept apart a link opens what is exposed, to its owner
     // The address may be another one after the restart.
     await stop();
     await engineOk(apart.engine, ['restart', '-t', '0', 'db']);
-    stop = await startEchoServer((await inspect('db')).netns, [5432, 81], [53]);
+    stop = await startEchoServer((await placeOf(apart.engine, 'db')).netns, [5432, 81], [53]);
     assert.deepEqual(await reach('web'), ['5432', '53', '-']);
     if (!isPeer) {
       await apart.engine.stop('SIGKILL');

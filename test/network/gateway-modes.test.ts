@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
+import { type Place, placeOf } from '../support/container-place.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined, isTestingDockerd } from '../support/engined.js';
@@ -42,12 +43,7 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-interface Server {
-  readonly netns: string;
-  readonly address: Readonly<Record<4 | 6, string>>;
-}
-
-async function serve(mode: string, body: (server: Server) => Promise<void>): Promise<void> {
+async function serve(mode: string, body: (server: Place) => Promise<void>): Promise<void> {
   await ok(
     'network',
     'create',
@@ -65,17 +61,10 @@ async function serve(mode: string, body: (server: Server) => Promise<void>): Pro
     'moded',
   );
   await ok('run', '-d', '--name', 'server', '--network', 'moded', '-p', '8088:80', image, 'sleep', '1000');
-  const [netns = '', v4 = '', v6 = ''] = (
-    await ok(
-      'inspect',
-      '-f',
-      '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}',
-      'server',
-    )
-  ).split(' ');
-  const stop = await startEchoServer(netns, [80, 81], []);
+  const place = await placeOf(engine, 'server');
+  const stop = await startEchoServer(place.netns, [80, 81], []);
   try {
-    await body({ netns, address: { 4: v4, 6: v6 } });
+    await body(place);
   } finally {
     await stop();
     await ok('rm', '-f', 'server');

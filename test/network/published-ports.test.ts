@@ -13,6 +13,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { removeContainers } from '../support/container-removal.js';
 import { dockerd } from '../support/dockerd.js';
 import { askEcho, startEchoServer, type Protocol, type Question } from '../support/echo-server.js';
+import { type Place, placeOf } from '../support/container-place.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined, isTestingDockerd } from '../support/engined.js';
@@ -92,23 +93,13 @@ function peerReachesLess(proxy: boolean, family: 4 | 6, what: string, from: stri
   return from === 'elsewhere' ? !proxy || what === 'udp' : !proxy && family === 6 && from === 'host';
 }
 
-interface Peer {
+interface Peer extends Place {
   readonly name: string;
-  readonly netns: string;
-  readonly address: Readonly<Record<4 | 6, string>>;
 }
 
 async function run(engine: Engine, name: string, network: string, ...options: readonly string[]): Promise<Peer> {
   await engineOk(engine, ['run', '-d', '--name', name, '--network', network, ...options, image, 'sleep', '600']);
-  const [netns = '', v4 = '', v6 = ''] = (
-    await engineOk(engine, [
-      'inspect',
-      '-f',
-      '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}',
-      name,
-    ])
-  ).split(' ');
-  return { name, netns, address: { 4: v4, 6: v6 } };
+  return { name, ...(await placeOf(engine, name)) };
 }
 
 /** One server with published ports, and who is around it. */

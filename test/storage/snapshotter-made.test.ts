@@ -45,7 +45,7 @@ describe('with snapshots of the supervisor', () => {
   const cleanup = new Cleanup();
   let engine: Engine;
   let registry: SeededRegistry;
-  const run = (...args: string[]): Promise<string> => dockerOk(engine, ['run', '--network', 'none', ...args]);
+  const run = (...args: string[]): Promise<string> => engineOk(engine, ['run', '--network', 'none', ...args]);
   const at = (path: string): string => join(engine.dir, 'data', STORE, path);
   const ctr = (...args: string[]): string => ctrBytes(...args).toString();
   const ctrBytes = (...args: string[]): Buffer => {
@@ -76,10 +76,10 @@ describe('with snapshots of the supervisor', () => {
   async function makeAll(): Promise<void> {
     const from = registry.reference;
     await run('--name', 'source', from, 'sh', '-c', 'echo made >/made');
-    await dockerOk(engine, ['commit', 'source', 'made:commit']);
+    await engineOk(engine, ['commit', 'source', 'made:commit']);
     const tar = join(engine.dir, 'made.tar');
-    await dockerOk(engine, ['export', '-o', tar, 'source']);
-    await dockerOk(engine, ['import', tar, 'made:import']);
+    await engineOk(engine, ['export', '-o', tar, 'source']);
+    await engineOk(engine, ['import', tar, 'made:import']);
     const dockerfile = `FROM ${from}\nRUN echo made >/made\nENV a=b\n`;
     await dockerOk(engine, ['build', '-q', '-t', 'made:build', '-'], { input: dockerfile });
     const { status } = await call(engine.socketPath, 'POST', '/build?t=made:classic', {
@@ -114,18 +114,18 @@ describe('with snapshots of the supervisor', () => {
       const name = `${registry.host}/made:${tag}`;
       const { Id } = await inspect(`made:${tag}`);
       ids.set(name, Id);
-      await dockerOk(engine, ['tag', `made:${tag}`, name]);
-      assert.match(await dockerOk(engine, ['push', name]), new RegExp(`${tag}: digest: ${Id} `));
+      await engineOk(engine, ['tag', `made:${tag}`, name]);
+      assert.match(await engineOk(engine, ['push', name]), new RegExp(`${tag}: digest: ${Id} `));
     }
     const names = [...ids.keys()];
     const archive = await archived(...names);
     assert.deepEqual(digestsIn(archive), [...ids.values()].sort());
-    const removeAll = (): Promise<string> => dockerOk(engine, ['rmi', ...names]);
+    const removeAll = (): Promise<string> => engineOk(engine, ['rmi', ...names]);
     const check = async (): Promise<void> => {
       for (const [name, id] of ids) assert.equal((await inspect(name)).Id, id, name);
     };
     const content = (): string[] => ctr('content', 'ls', '-q').split('\n').filter(Boolean);
-    await dockerOk(engine, ['rmi', ...TAGS.map((tag) => `made:${tag}`)]);
+    await engineOk(engine, ['rmi', ...TAGS.map((tag) => `made:${tag}`)]);
     await removeAll();
     // The image that was pulled is left: manifest, configuration, two layers.
     await waitFor('the content to go', () => content().length === 4);
@@ -155,14 +155,14 @@ describe('with snapshots of the supervisor', () => {
     await pullOk(engine, lying);
     await engineOk(engine, ['rmi', registry.reference]);
     await run('--name', 'lied-to', lying, 'touch', '/new');
-    await dockerOk(engine, ['commit', 'lied-to', 'honest:1']);
+    await engineOk(engine, ['commit', 'lied-to', 'honest:1']);
     const { Id } = await inspect('honest:1');
     const { config, layers } = JSON.parse(ctr('content', 'get', Id)) as Manifest;
     const { rootfs } = JSON.parse(ctr('content', 'get', config.digest)) as { readonly rootfs: { diff_ids: string[] } };
     const diffIds = layers.map(({ digest }) => sha256(gunzipSync(ctrBytes('content', 'get', digest))));
     assert.deepEqual(diffIds, rootfs.diff_ids);
     await engineOk(engine, ['rm', 'lied-to']);
-    await dockerOk(engine, ['rmi', 'honest:1', lying]);
+    await engineOk(engine, ['rmi', 'honest:1', lying]);
     const isKept = (): boolean => ctr('content', 'ls', '-q').includes(image.digest);
     await waitFor('the pulled manifest to go', () => !isKept());
     await pullOk(engine, registry.reference);
@@ -173,22 +173,22 @@ describe('with snapshots of the supervisor', () => {
     );
     assert.equal((await inspect(name)).Id, image.digest);
     assert.ok(!isKept());
-    await dockerOk(engine, ['rmi', name]);
+    await engineOk(engine, ['rmi', name]);
   });
 
   test('images from before they had manifests keep their IDs, and all goes on with them', async () => {
     await run('--name', 'before', registry.reference, 'sh', '-c', 'echo old >/old');
-    await dockerOk(engine, ['commit', 'before', 'before:1']);
+    await engineOk(engine, ['commit', 'before', 'before:1']);
     const { Id: id } = await inspect('before:1');
     const container = await engineOk(engine, ['create', '--name', 'of-before', 'before:1', 'cat', '/old']);
     await engine.stop();
     const oldId = makeOld(id.slice('sha256:'.length), at(`containers/${container}/container.json`));
     await engine.start();
     assert.equal((await inspect('before:1')).Id, oldId);
-    assert.equal(await dockerOk(engine, ['inspect', '-f', '{{.Image}}', 'of-before']), oldId);
-    assert.equal(await dockerOk(engine, ['start', '-a', 'of-before']), 'old');
+    assert.equal(await engineOk(engine, ['inspect', '-f', '{{.Image}}', 'of-before']), oldId);
+    assert.equal(await engineOk(engine, ['start', '-a', 'of-before']), 'old');
     assert.equal(await run('--rm', 'before:1', 'cat', '/old'), 'old');
-    await dockerOk(engine, ['commit', 'of-before', 'next:1']);
+    await engineOk(engine, ['commit', 'of-before', 'next:1']);
     const next = await inspect('next:1');
     assert.deepEqual([next.Parent, next.Descriptor.digest], [oldId, next.Id]);
     assert.equal(await run('--rm', 'next:1', 'cat', '/old'), 'old');
@@ -197,7 +197,7 @@ describe('with snapshots of the supervisor', () => {
     await engineOk(engine, ['rm', 'before', 'of-before']);
     assert.equal((await load(engine, archive)).error, undefined);
     assert.deepEqual([(await inspect('before:1')).Id], digestsIn(archive));
-    await dockerOk(engine, ['rmi', 'next:1', 'before:1']);
+    await engineOk(engine, ['rmi', 'next:1', 'before:1']);
     assert.equal((await call(engine.socketPath, 'GET', `/images/${oldId}/json`)).status, 404);
     await nothingFound();
   });
