@@ -201,7 +201,7 @@ describe('on btrfs', { skip: reason }, () => {
     );
     const layers = (): string[] => readdirSync(join(data, 'btrfs/layers'));
     const before = new Set(layers());
-    await load(engine, other);
+    assert.equal((await load(engine, other)).error, undefined);
     for (const name of layers()) if (!before.has(name)) deleteSubvolume(join(data, 'btrfs/layers', name, 'tree'));
     const create = ['create', '--name', 'other', 'other:1', 'sh'];
     assert.match(
@@ -209,7 +209,7 @@ describe('on btrfs', { skip: reason }, () => {
       /the files of a layer, .*, were deleted: remove the images that have it/,
     );
     await engineOk(engine, ['rmi', 'other:1']);
-    await load(engine, other);
+    assert.equal((await load(engine, other)).error, undefined);
     await engineOk(engine, create);
     await engineOk(engine, ['rm', 'other']);
     await engineOk(engine, ['rmi', 'other:1']);
