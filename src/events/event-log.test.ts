@@ -187,12 +187,11 @@ test('a reader that goes on in memory misses nothing of what leaves it meanwhile
   const half = 2000;
   for (let i = 0; i < half; i++) emit(log, i);
   await log.written();
-  const { close } = EventFileReader.prototype;
   const slow = t.mock.method(EventFileReader.prototype, 'close', async function (this: EventFileReader) {
     slow.mock.restore();
     for (let i = half; i < 2 * half; i++) emit(log, i);
     await log.written();
-    await close.call(this);
+    await this.close();
   });
   const got: (string | number)[] = [];
   for await (const items of log.subscribe({ ...LIVE, after: 0 })) {
