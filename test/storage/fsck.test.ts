@@ -16,7 +16,7 @@ import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
-import { buildImage, generatedLayer, pushImage, tarOf } from '../support/image-builder.js';
+import { buildImage, buildIndex, generatedLayer, pushImage, pushManifest, tarOf } from '../support/image-builder.js';
 import { call } from '../support/http.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { pull } from '../support/pulls.js';
@@ -236,11 +236,16 @@ describe('kills in the middle', () => {
       });
       const archive = archiveOf(oldArchive(image, ['churn:1']));
       const tar = tarOf([{ path: 'f', content: Buffer.alloc(3 << 20, 1) }]);
-      await pushImage(registry.url, 'churn', '1', image);
+      const other = buildImage({ layers: image.layers.slice(1), config: {}, architecture: 'arm64' });
+      for (const one of [image, other]) await pushImage(registry.url, 'churn', one.platform.architecture, one);
+      await pushManifest(registry.url, 'churn', '1', buildIndex([image, other]));
+      const arm = encodeURIComponent(JSON.stringify(other.platform));
       const prune = `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`;
       const works: readonly (() => Promise<unknown>)[] = [
         () => load(engine, archive),
         () => pull(engine, `${registry.host}/churn:1`),
+        () => attempt(engine, ['pull', '--platform', 'linux/arm64', `${registry.host}/churn:1`]),
+        () => call(engine.socketPath, 'DELETE', `/images/${registry.host}/churn:1?force=1&platforms=${arm}`),
         () => docker(engine, ['push', `${registry.host}/churn:1`]),
         () => call(engine.socketPath, 'GET', `/images/get?names=${registry.host}/churn:1`),
         () => attempt(engine, ['commit', 'kept', 'committed:1']),
