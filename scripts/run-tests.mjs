@@ -41,6 +41,7 @@ const LONG = new Set([
   ...['parallel-ranges', 'btrfs-daemon', 'snapshotter-daemon', 'ssh', 'network-plugins', 'compose-today', 'addresses'],
   ...['provenance', 'outputs', 'images-pull', 'gateway-modes', 'shutdown', 'drivers-agree', 'load', 'tls', 'traces'],
   ...['firewall-flush', 'upgrade', 'testcontainers', 'build-clients', 'userns-shown', 'sbom', 'volume-plugins'],
+  ...['multi-platform'],
 ]);
 /**
  * The temporary files of tests with a daemon are in memory where the machine has enough of it, because nobody waits for
