@@ -22,6 +22,8 @@ const LEFT_BYTES = 6 << 20;
 
 let pending = 0;
 let collections = 0;
+/** Their number at the end of the last task. */
+let collectionsBefore = 0;
 /** The whole heap is collected when its buffers have more bytes than this; undefined: to be found anew. */
 let limit: number | undefined;
 
@@ -40,11 +42,15 @@ export function bufferDied(bytes: number): void {
   if (collections % COLLECTIONS_PER_RELEASE === 0) trimHeaps();
 }
 
-/** Collects what a task of this thread has left, if that is much. Call it at the end of a task. */
+/** Gives back what a task of this thread has left, if that may be much. Call it at the end of a task. */
 export function collectLeft(): void {
-  if (collections === 0 || getHeapStatistics().external_memory < LEFT_BYTES) return;
-  collector()?.();
-  limit = undefined;
+  if (collections === collectionsBefore) return;
+  collectionsBefore = collections;
+  if (getHeapStatistics().external_memory > LEFT_BYTES) {
+    collector()?.();
+    limit = undefined;
+  }
+  trimHeaps();
 }
 
 function collectOld(run: Collect): void {
