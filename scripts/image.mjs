@@ -1,6 +1,6 @@
 /**
  * npm run image: engined builds an image of engined (packaging/Dockerfile) with the unmodified
- * client, runs it, and runs a container in that.
+ * client, runs it, and runs a container in that. With DOCKER_BUILDKIT=0 it is built through the classic door.
  *
  * Its base image, debian:trixie-slim, is made here by debootstrap with what this machine needs to reach Debian's and
  * npm's packages, so that no registry of images is asked. It all goes away again. Needs root and the network.
@@ -117,7 +117,8 @@ async function image() {
     cleanup.add(() => engine.close());
     const docker = client(engine, programs, clients, ended.signal);
     await importBase(docker, directory);
-    await docker(['build', '--progress=plain', '-f', 'packaging/Dockerfile', '-t', IMAGE, '.']);
+    const progress = process.env.DOCKER_BUILDKIT === '0' ? [] : ['--progress=plain'];
+    await docker(['build', ...progress, '-f', 'packaging/Dockerfile', '-t', IMAGE, '.']);
     await docker(['images', IMAGE]);
     const busybox = join(directory, 'busybox.tar');
     writeFileSync(busybox, images.tarOf(images.busyboxEntries()));
