@@ -89,19 +89,26 @@ function* walk(
   yield* checkWords(dockerfile, checks);
   yield* checkDefaults(dockerfile, defaultArgs(dockerfile, options), checks);
   const graph = yield* StageGraph.parts(dockerfile, { ...options, observer: baseObserver(checks, options.host) });
+  yield;
   for (const index of chosen(graph, options)) {
     const facts = factsOf(graph, index, options);
     yield* graph.addTriggers(index, [...(facts?.triggers ?? []), ...graph.stageTriggers(index)]);
   }
+  yield;
   const indexes = chosen(graph, options);
-  for (const index of indexes) lookUpSources(graph.stages[index], options);
+  for (const index of indexes) {
+    yield;
+    lookUpSources(graph.stages[index], options);
+  }
   const all = new Map<number, InstructionChecks>();
   for (const index of indexes) {
     const stage = graph.stages[index];
     if (stage === undefined) continue;
     const facts = factsOf(graph, index, options);
     if (facts?.platform !== undefined) checkPlatformOf(stage, facts.platform, options.targetPlatform, checks);
+    yield;
     graph.refuseForwardReferences([index]);
+    yield;
     const base = stage.base.kind === 'stage' ? stage.base.index : -1;
     const begin = { imageEnv: facts?.env ?? [], stage: stages.get(base)?.scope };
     const made = StageScope.parts(begin, graph.globals, options.buildArgs, graph.expander);

@@ -24,7 +24,7 @@ export function* checkWords(dockerfile: Dockerfile, checks: Checks): Parts<void>
     }
   }
   checkStageNames(dockerfile, checks);
-  checkCasing(dockerfile, checks);
+  yield* checkCasing(dockerfile, checks);
 }
 
 function checkInstruction(instruction: Instruction, checks: Checks): void {
@@ -81,15 +81,17 @@ function checkStageNames({ stages }: Dockerfile, checks: Checks): void {
 }
 
 /** The majority of the keywords says how all should be written; upper case when there is none. */
-function checkCasing({ stages }: Dockerfile, checks: Checks): void {
+function* checkCasing({ stages }: Dockerfile, checks: Checks): Parts<void> {
   const all = stages.flatMap((stage) => [stage, ...stage.instructions]);
   let balance = 0;
   for (const { keyword } of all) {
+    yield;
     if (keyword === keyword.toLowerCase()) balance--;
     else if (keyword === keyword.toUpperCase()) balance++;
   }
   const expected = balance < 0 ? 'lowercase' : 'uppercase';
   for (const { keyword, lines } of all) {
+    yield;
     if (keyword === (balance < 0 ? keyword.toLowerCase() : keyword.toUpperCase())) continue;
     const detail = `Command '${keyword}' should match the case of the command majority (${expected})`;
     checks.report('ConsistentInstructionCasing', lines, detail);

@@ -49,7 +49,7 @@ export class GrowingConfig {
         this.#ports ??= new Set(yield* this.#copied(this.base.ExposedPorts, (name) => name));
         const ports = yield* this.#portsOf(instruction);
         yield* addAll(this.#ports, ports);
-        return exposeText(ports);
+        return yield* exposeText(ports);
       }
       case 'VOLUME':
         this.#volumes ??= new Set(yield* this.#copied(this.base.Volumes, (name) => name));

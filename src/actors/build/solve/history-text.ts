@@ -3,6 +3,7 @@ import { withoutLogin } from '../../../build/sources/git-url.js';
 import type { AddInstruction, CopyInstruction, Instruction } from '../../../build/dockerfile/ast.js';
 import type { StageScope } from '../../../build/dockerfile/scope.js';
 import { goDuration, goQuote, goQuoteCharacter, goQuotedList } from '../../../text/go-quote.js';
+import type { Parts } from '../../../text/turns.js';
 import type { ConfigInstruction } from '../config-steps.js';
 
 /** Instructions that make a layer end with this. */
@@ -44,8 +45,16 @@ export function configText(instruction: WrittenInstruction, words: readonly stri
   }
 }
 
-export function exposeText(ports: readonly string[]): string {
-  return `EXPOSE [${ports.join(' ')}]`;
+/** So many ports are joined together. */
+const PORTS = 5000;
+
+export function* exposeText(ports: readonly string[]): Parts<string> {
+  let text = '';
+  for (let at = 0; at < ports.length; at += PORTS) {
+    text += `${at === 0 ? '' : ' '}${ports.slice(at, at + PORTS).join(' ')}`;
+    yield;
+  }
+  return `EXPOSE [${text}]`;
 }
 
 function argText({ key, value }: { readonly key: string; readonly value: string | undefined }): string {

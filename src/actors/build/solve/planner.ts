@@ -6,7 +6,7 @@ import { StageScope } from '../../../build/dockerfile/scope.js';
 import { type ResolvedStage, StageGraph, type StageSource } from '../../../build/dockerfile/stage-graph.js';
 import { invalid } from '../../../errors/engine-error.js';
 import type { BuildRequest } from '../../../ports/build.js';
-import { inTurns } from '../../../text/turns.js';
+import { inTurns, turn } from '../../../text/turns.js';
 import { buildHost } from '../build-host.js';
 import { basePlatform, type TargetPlatform } from '../target-platform.js';
 import { imageStep, type WantedBase } from './base.js';
@@ -81,7 +81,10 @@ export class Planner {
   async plan(): Promise<BuildPlan> {
     const graph = this.#graph;
     const reachable = graph.reachable();
+    // Each of these goes through all instructions of a stage.
+    await turn();
     this.#prefetch(reachable);
+    await turn();
     for (const { args } of this.#dockerfile.globalArgs) for (const { key } of args) this.inputs.usedArgs.add(key);
     const waiting = reachable.toReversed();
     for (let index = waiting.at(-1); index !== undefined; index = waiting.at(-1)) {
@@ -159,6 +162,7 @@ export class Planner {
       await inTurns(this.#graph.addTriggers(index, begin.triggers), this.inputs.signal);
     }
     this.#graph.refuseForwardReferences([index]);
+    await turn();
     const sources = this.#sourcesOf(index).flatMap((source) => (source?.kind === 'stage' ? [source.index] : []));
     return sources.filter((source) => !this.#plans.has(source)).sort((a, b) => a - b);
   }
@@ -199,6 +203,7 @@ export class Planner {
     const begin = this.#begins.get(index);
     if (stage === undefined || begin === undefined) throw invalid('a stage is planned too early');
     if (stage.isReplaced) return begin;
+    await turn();
     const counter = this.#counter(stage);
     const last = stage.base.kind === 'image' ? await this.#imageStep(stage, counter.next()) : begin.last;
     const { budget, signal } = this.inputs;

@@ -24,3 +24,12 @@ test('of many steps that wait for nothing, as many begin as are wanted, and none
   for (const one of first.slice(2)) schedule.complete(one.digest, result);
   assert.deepEqual(names(9), ['last']);
 });
+
+test('a long chain of steps is gone through in parts, down and up', () => {
+  let last = step('0');
+  for (let at = 1; at < 100; at++) last = step(`${at}`, [last]);
+  const parts = Schedule.parts([last]);
+  let count = 0;
+  while (parts.next().done !== true) count++;
+  assert.ok(count >= 300, `${count} parts: each step is entered, left and scheduled`);
+});

@@ -85,8 +85,8 @@ function* orderParts(targets: readonly PlannedStep[]): Parts<PlannedStep[]> {
       else {
         found.push(top.step);
         stack.pop();
-        yield;
       }
+      yield;
     }
   }
   return found;
