@@ -3,12 +3,13 @@
  * a container is a writable snapshot. Subvolumes are made and deleted by requests to the kernel, not by programs.
  *
  *   layers/<name>/tree         the files of a layer and of those below it
+ *   layers/<name>/own          a link whose text is how many bytes the layer has alone, if there is one below it
  *   writable/<id>/tree         the root file system of a container
  *   writable/<id>/limit        a link whose text is how many bytes that may be, if the container has a size
  *
  * A read-only subvolume cannot leave its directory, so the store moves the plain directory around it.
  */
-import { existsSync, lstatSync } from 'node:fs';
+import { existsSync, lstatSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
@@ -19,7 +20,7 @@ import type { WorkerPool } from '../../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
 import { originOf, TREE } from '../whole-tree.js';
-import { LIMIT } from './places.js';
+import { LIMIT, OWN } from './places.js';
 import { checkFileSystem, statusOf } from './probe.js';
 import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
 
@@ -36,12 +37,25 @@ export const btrfs: DriverRow = {
   counting: {
     prepare: startCleaning,
     own: (directory) => {
+      const noted = notedBytes(directory);
+      if (noted !== undefined) return noted;
       const trees = SUBVOLUMES.map((name) => join(directory, name)).filter((path) => isSubvolume(path));
       return trees.reduce((sum, path) => sum + ownBytes(path), 0);
     },
   },
   open: openBtrfs,
 };
+
+/** Returns what was written down of a layer that is whole; undefined: its subvolumes tell. */
+function notedBytes(directory: string): number | undefined {
+  if (isSubvolume(join(directory, DIFFERENCE))) return undefined;
+  try {
+    return Number(readlinkSync(join(directory, OWN)));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
 
 async function openBtrfs({ layout, workers, storageOpts, owner }: DriverContext): Promise<StorageDriver> {
   checkFileSystem(layout.root);

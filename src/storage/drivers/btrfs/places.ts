@@ -2,3 +2,6 @@
 
 /** A link whose text is the number of bytes that the subvolume of a container may refer to. */
 export const LIMIT = 'limit';
+
+/** A link whose text is the number of bytes that a layer has alone; absent where the tree tells. */
+export const OWN = 'own';

@@ -2,6 +2,7 @@
 import { chownSync, chmodSync, existsSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Owner } from '../../../ports/id-maps.js';
+import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
 import { ensureQuota, limitOf, referencedBytes, setLimit } from '../../../sys/btrfs/quota-groups.js';
 import {
   deleteSubvolume,
@@ -16,7 +17,7 @@ import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
 import { TREE } from '../whole-tree.js';
-import { LIMIT } from './places.js';
+import { LIMIT, OWN } from './places.js';
 
 /** Makes an empty subvolume. */
 export function makeTree({ at }: { readonly at: string }): void {
@@ -36,9 +37,21 @@ export function sealLayer({ difference, parent, tree }: SealInput): void {
   else {
     snapshotOf(parent, tree);
     applyDifference(toBytePath(difference), toBytePath(tree));
+    noteOwn(difference, dirname(tree));
     if (!deleteSubvolume(difference)) rmSync(difference, { recursive: true });
   }
   setReadOnly(tree, true);
+}
+
+/**
+ * Writes down how much a layer has alone, while its entries are in a subvolume of their own. The tree does not tell: of
+ * blocks that it shares with that, it has the age, and they may be older than the snapshot. All of them are known by
+ * now, though not on the disk, because they have been shared.
+ */
+function noteOwn(difference: string, directory: string): void {
+  const link = join(directory, OWN);
+  rmSync(link, { force: true });
+  if (isSubvolume(difference)) symlinkSync(String(ownBytes(difference)), link);
 }
 
 function snapshotOf(layer: string, tree: string): void {
