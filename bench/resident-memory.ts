@@ -37,11 +37,17 @@ export function residentBytes(rootPid: number): number {
   return sum(rootPid);
 }
 
-/** Runs `action` and gives the largest value seen meanwhile. */
+/**
+ * Runs `action` and gives the largest value seen meanwhile, twice in a row: a child that has not become another program
+ * yet has the memory of its parent, which is counted twice for that moment.
+ */
 export async function peakResidentBytes(rootPid: number, action: () => Promise<unknown>): Promise<number> {
-  let peak = residentBytes(rootPid);
+  let last = residentBytes(rootPid);
+  let peak = last;
   const timer = setInterval(() => {
-    peak = Math.max(peak, residentBytes(rootPid));
+    const now = residentBytes(rootPid);
+    peak = Math.max(peak, Math.min(last, now));
+    last = now;
   }, 50);
   try {
     await action();
