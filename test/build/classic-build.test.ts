@@ -191,6 +191,7 @@ function post(socketPath: string, path: string, body: Buffer): Promise<Answer> {
     const sent = request({ socketPath, path, method: 'POST', headers }, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', reject);
       response.on('end', () => resolve({ status: response.statusCode, text: Buffer.concat(chunks).toString() }));
     });
     sent.on('error', reject).end(body);

@@ -11,7 +11,6 @@ export const DIFFERENCES: ReadonlyMap<string, string> = list({
   [WORDS]: [
     'pattern that is broken',
     'add an archive that is cut',
-    'add an archive that leads out',
     'workdir below a file',
     'from nothing that is there',
   ],
