@@ -1,7 +1,6 @@
 /** Many clients at once: what they cost, that none gets another's answer, and that reads go on whatever else hangs. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -12,6 +11,7 @@ import { createFront } from '../../src/http/front.js';
 import type { Listener } from '../../src/http/listener.js';
 import { route } from '../../src/http/route.js';
 import { Cleanup } from '../support/cleanup.js';
+import { ownBytes } from '../support/connect-and-reset.js';
 import { CliSession, dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
@@ -181,12 +181,9 @@ describe('a daemon', () => {
     cleanup.add(() => engine.close());
   });
 
-  const residentBytes = (): number =>
-    Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) * 1024;
-
   test('10,000 idle connections cost it less than 8 KB each, and are still served', { timeout: 120_000 }, async () => {
     await call(engine.socketPath, 'GET', '/_ping');
-    const before = residentBytes();
+    const before = ownBytes(engine.pid);
     const count = 10_000;
     const sockets = await connectMany(count, () => connect(engine.socketPath));
     const ping = async (socket: Socket): Promise<void> => {
@@ -194,7 +191,7 @@ describe('a daemon', () => {
       assert.match(String((await once(socket, 'data'))[0]), /^HTTP\/1\.1 200/);
     };
     for (let first = 0; first < count; first += 250) await Promise.all(sockets.slice(first, first + 250).map(ping));
-    const growth = residentBytes() - before;
+    const growth = ownBytes(engine.pid) - before;
     assert.ok(growth < count * 8192, `${(growth / MIB).toFixed(1)} MiB for ${count} connections`);
     for (let i = 0; i < count; i += 100) await ping(sockets[i] ?? assert.fail());
     assert.equal((await call(engine.socketPath, 'GET', '/_ping')).text, 'OK');

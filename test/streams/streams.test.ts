@@ -12,7 +12,7 @@ import {
   connectAndLeave,
   inParallel,
   openDescriptors,
-  residentBytes,
+  ownBytes,
   streamRequests,
 } from '../support/connect-and-reset.js';
 import type { Engine } from '../support/engine.js';
@@ -83,7 +83,7 @@ test(`${CYCLES} clients that come and vanish leave no descriptor, no reader and 
   const settled = async (): Promise<boolean> => (await subscribers()) === 0;
   await waitFor('readers of events to be gone', settled);
   await sleep(1000);
-  const [fds, memory] = [openDescriptors(engine.pid), residentBytes(engine.pid)];
+  const [fds, memory] = [openDescriptors(engine.pid), ownBytes(engine.pid)];
   await inParallel(CYCLES, 16, cycle);
   await waitFor('readers of events to be gone', settled, 30_000);
   await waitFor(
@@ -93,8 +93,8 @@ test(`${CYCLES} clients that come and vanish leave no descriptor, no reader and 
     200,
   );
   await waitFor(
-    () => `memory to be back near ${memory}; it is ${residentBytes(engine.pid)}`,
-    () => residentBytes(engine.pid) < memory + 32 * MIB,
+    () => `memory to be back near ${memory}; it is ${ownBytes(engine.pid)}`,
+    () => ownBytes(engine.pid) < memory + 32 * MIB,
     60_000,
     200,
   );
@@ -123,7 +123,7 @@ test('clients that do not read cost a bounded amount each, and get everything wh
     60_000,
     200,
   );
-  const before = residentBytes(engine.pid);
+  const before = ownBytes(engine.pid);
   const clients = 30;
   const stalled: Socket[] = [];
   for (let i = 0; i < clients; i++) {
@@ -134,7 +134,7 @@ test('clients that do not read cost a bounded amount each, and get everything wh
     stalled.push(socket);
   }
   await sleep(3000);
-  const perClient = (residentBytes(engine.pid) - before) / clients;
+  const perClient = (ownBytes(engine.pid) - before) / clients;
   assert.ok(perClient < 1.5 * MIB, `${Math.round(perClient / 1024)} KiB for each client`);
   const [first, ...others] = stalled;
   for (const socket of others) socket.destroy();
@@ -167,10 +167,10 @@ test('an attached client that stalls stops the container, not the daemon; it los
   );
   await once(socket, 'data');
   socket.pause();
-  const before = residentBytes(engine.pid);
+  const before = ownBytes(engine.pid);
   socket.write('\n');
   await sleep(2000);
-  assert.ok(residentBytes(engine.pid) - before < 16 * MIB);
+  assert.ok(ownBytes(engine.pid) - before < 16 * MIB);
   assert.equal((await call(engine.socketPath, 'GET', '/_ping')).status, 200);
   const chunks: Buffer[] = [];
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
