@@ -42,6 +42,13 @@ async function taskPid(): Promise<string> {
   return Promise.resolve(/RUNNING/.test(row) ? (row.split(/\s+/)[1] ?? '') : '');
 }
 
+/** Makes the file that a container waits for. The end of the container would kill an exec that makes it. */
+async function goOn(container: string): Promise<void> {
+  const headers = { 'Content-Type': 'application/x-tar' };
+  const path = `/containers/${container}/archive?path=/`;
+  await callJson(engine.socketPath, 'PUT', path, { body: tarOf([{ path: 'go' }]), headers });
+}
+
 /** Creates a plugin that is ready to be enabled. */
 async function create(
   name: string,
@@ -139,7 +146,7 @@ describe('a managed log plugin', () => {
     await taken('first');
     assert.match((await cli(['plugin', 'disable', 'team/logs'])).stderr, /is in use/);
     process.kill(Number(await taskPid()), 'SIGKILL');
-    await ok('exec', 'logged', 'touch', '/go');
+    await goOn('logged');
     await taken('second');
     await waitFor('the end', () => engine.log.includes('/logged ended'));
     assert.equal(await ok('logs', 'logged'), 'first\nsecond');
@@ -169,7 +176,7 @@ describe('a managed log plugin', () => {
     gone.close();
     const told = (): number => engine.log.split('/told was told').length - 1;
     await waitFor('the plugin to hear that a follower left', () => told() === 3);
-    await ok('exec', 'told', 'touch', '/go');
+    await goOn('told');
     assert.match((await left).text, /three\n$/);
     await ok('wait', 'told');
     assert.equal(await ok('logs', 'told'), 'one\nthree');

@@ -129,7 +129,13 @@ describe('with snapshots of the supervisor', () => {
   test('the supervisor collects what was removed, and nothing else, also after a kill', async () => {
     await run('--name', 'going', 'busybox:1', 'true');
     const id = await engineOk(engine, ['inspect', '-f', '{{.Id}}', 'going']);
-    const before = snapshots();
+    const containers = (await engineOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n');
+    // Earlier containers are removed after their removal was answered.
+    const before = await waitFor('what was removed to go', () => {
+      const found = snapshots();
+      const active = [...found].filter(([, rest]) => rest.at(-1) === 'Active').map(([name]) => name);
+      return active.every((name) => containers.includes(name)) && found;
+    });
     collect();
     assert.deepEqual([...snapshots().keys()].sort(), [...before.keys()].sort());
     await engine.stop('SIGKILL');
