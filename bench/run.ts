@@ -12,6 +12,7 @@ import { dockerd } from '../test/support/dockerd.js';
 import { engined } from '../test/support/engined.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from '../test/support/image-builder.js';
 import { startRegistry } from '../test/support/registry.js';
+import { storeArgs } from '../test/support/tested-store.js';
 import { copy } from './copy.js';
 import { ensureBigImage } from './big-image.js';
 import { buildDelays, buildTimes } from './build.js';
@@ -96,15 +97,6 @@ function issueIn(dir: string): ServerCertificate {
 
 type EngineName = 'engined' | 'dockerd';
 
-/** The feature of each engine that has containerd keep images and containers. */
-const SNAPSHOTTER = { engined: 'supervisor-snapshotter', dockerd: 'containerd-snapshotter=true' } as const;
-
-function driverArgs(engine: EngineName): string[] {
-  const driver = options.storageDriver;
-  if (driver === undefined) return [];
-  return driver === 'snapshotter' ? ['--feature', SNAPSHOTTER[engine]] : ['--storage-driver', driver];
-}
-
 /** In a network namespace of our own the ports are ours to choose. */
 function contenders(
   { transport, needsMetrics, isForEnginedAlone, args: own = [] }: Measure,
@@ -124,7 +116,8 @@ function contenders(
         ]
       : [];
   const args = (engine: EngineName, port: number): string[] => {
-    const shared = [...own, ...driverArgs(engine)];
+    const { storageDriver: store } = options;
+    const shared = [...own, ...(store === undefined ? [] : storeArgs(engine, store))];
     return transport === undefined ? shared : [...shared, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
   };
   const scheme = transport === 'tls' ? 'https' : 'http';

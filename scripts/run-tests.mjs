@@ -41,7 +41,7 @@ const LONG = new Set([
   ...['parallel-ranges', 'btrfs-daemon', 'snapshotter-daemon', 'ssh', 'network-plugins', 'compose-today', 'addresses'],
   ...['provenance', 'outputs', 'images-pull', 'gateway-modes', 'shutdown', 'drivers-agree', 'load', 'tls', 'traces'],
   ...['firewall-flush', 'upgrade', 'testcontainers', 'build-clients', 'userns-shown', 'sbom', 'volume-plugins'],
-  ...['multi-platform'],
+  ...['multi-platform', 'stores'],
 ]);
 /**
  * The temporary files of tests with a daemon are in memory where the machine has enough of it, because nobody waits for
@@ -50,6 +50,8 @@ const LONG = new Set([
  */
 const IN_MEMORY = /\/dist\/test\/(?!storage\/|build\/table\/)/;
 const MEMORY_BYTES = 6 * 2 ** 30;
+/** Daemons have their data there when they are tested with that storage driver (test/support/tested-store.ts). */
+const onBtrfs = process.env.ENGINE_TEST_STORE === 'btrfs';
 const usesMemory = process.env.TESTS_ON_DISK === undefined && freemem() > MEMORY_BYTES;
 
 const named = process.argv.slice(2).filter((argument) => argument.endsWith('.js'));
@@ -82,6 +84,7 @@ async function runFiles(files, inMemory = usesMemory && files.every((file) => IN
     log,
     timeoutMs: FILE_TIMEOUT_MS,
     inMemory,
+    onBtrfs,
     env: { TEST_SUMMARY: summary },
   });
   const title = files.length === 1 ? relative(COMPILED, files[0]) : `${files.length} files`;
@@ -102,8 +105,6 @@ async function makeSeed() {
   await runInSandbox([process.execPath, program], {
     cwd: ROOT,
     log: join(directory, 'seed.log'),
-    // Those who test another storage driver do without the seed.
-    env: { ENGINE_DRIVER: 'overlay2' },
     timeoutMs: FILE_TIMEOUT_MS,
   });
 }

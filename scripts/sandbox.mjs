@@ -49,6 +49,12 @@ const NETWORK = [
 const MOUNTS = 'mkdir -p /run/netns && mount -t tmpfs netns /run/netns';
 /** Files in memory cost no processor time for a journal, and go with the sandbox. */
 const FILES_IN_MEMORY = 'mount -t tmpfs -o mode=755 files "$TMPDIR"';
+/** A btrfs in a sparse file, which the mount hides. */
+const FILES_ON_BTRFS = [
+  'truncate -s 8G "$TMPDIR/btrfs"',
+  'mkfs.btrfs -q "$TMPDIR/btrfs"',
+  'mount -o loop "$TMPDIR/btrfs" "$TMPDIR"',
+].join(' && ');
 
 /**
  * Nothing in a sandbox reaches the world. Certificates of the machine for that are left out, because every Node would
@@ -79,14 +85,15 @@ function makeOwn() {
 
 /**
  * Runs a program of this repository in a new sandbox, its output in the file `log`. `timeoutMs` ends all of it. Its
- * temporary directory is on the machine's disk, or with `inMemory` a file system of its own in memory. Resolves, once
- * everything is gone, with `status`, the exit code or a text that says how it ended otherwise, and with the processor
- * time that all its processes took.
+ * temporary directory is on the machine's disk, or with `inMemory` a file system of its own in memory; with `onBtrfs`
+ * it is a btrfs there. Resolves, once everything is gone, with `status`, the exit code or a text that says how it ended
+ * otherwise, and with the processor time that all its processes took.
  */
-export async function runInSandbox(command, { cwd, log, timeoutMs, inMemory = false, env = {} }) {
+export async function runInSandbox(command, { cwd, log, timeoutMs, inMemory = false, onBtrfs = false, env = {} }) {
   if (isOver) return new Promise(() => {});
   const { mark, temp } = makeOwn();
   const output = openSync(log, 'a');
+  const files = [...(inMemory ? [FILES_IN_MEMORY] : []), ...(onBtrfs ? [FILES_ON_BTRFS] : [])];
   // A first process must collect those that lost their parents, as shims do: tini does. The sandbox ends with us.
   const child = spawn(
     'setpriv',
@@ -105,7 +112,7 @@ export async function runInSandbox(command, { cwd, log, timeoutMs, inMemory = fa
       '--',
       'sh',
       '-c',
-      [NETWORK, MOUNTS, ...(inMemory ? [FILES_IN_MEMORY] : []), 'exec "$@"'].join(' && '),
+      [NETWORK, MOUNTS, ...files, 'exec "$@"'].join(' && '),
       'sandbox',
       ...command,
     ],

@@ -9,6 +9,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { cliCalls, CliSession, TERMINAL } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
+import { idIn, testedStore } from '../support/tested-store.js';
 import { waitFor } from '../support/wait.js';
 
 const CONTAINER_ID = /^[0-9a-f]{64}$/;
@@ -242,7 +243,10 @@ describe('commit', () => {
     );
     assert.match(id, /^sha256:[0-9a-f]{64}$/);
     assert.equal(await field('local/made:1', '{{.Id}} {{.Author}} {{.Comment}}'), `${id} Somebody a change`);
-    assert.equal(await field('local/made:1', '{{len .RootFS.Layers}} {{.Parent}}'), `3 ${registry.image.id}`);
+    assert.equal(
+      await field('local/made:1', '{{len .RootFS.Layers}} {{.Parent}}'),
+      `3 ${idIn(testedStore(), registry.image)}`,
+    );
     assert.equal(await ok('run', '--rm', 'local/made:1'), 'made');
     assert.equal(
       await ok('run', '--rm', 'local/made:1', 'sh', '-c', 'echo $COLOUR; ls /etc/motd 2>&1 || true'),

@@ -10,12 +10,15 @@ import { cliCalls, CliSession, TERMINAL } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
+import { pullAndImages } from '../support/images-by-cli.js';
+import { shownName, testedStore } from '../support/tested-store.js';
 import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
 let registry: SeededRegistry;
 let image: string;
+const store = testedStore();
 
 before(async () => {
   ({ engine, registry, image } = await startEngineWithRegistry(cleanup));
@@ -25,109 +28,7 @@ after(() => cleanup.run());
 
 const { cli, ok, field } = cliCalls(() => engine);
 
-describe('pull and images', () => {
-  test('a first pull shows each layer and ends with digest and status', async () => {
-    await ok('rmi', image);
-    const lines = (await ok('pull', image)).split('\n');
-    assert.equal(lines[0], '1.0: Pulling from test/busybox');
-    for (const { digest } of registry.image.layers) {
-      const id = digest.slice('sha256:'.length, 'sha256:'.length + 12);
-      for (const phase of ['Pulling fs layer', 'Download complete', 'Pull complete'])
-        assert.ok(lines.includes(`${id}: ${phase}`), `${id}: ${phase} in ${lines.join('\n')}`);
-    }
-    assert.deepEqual(lines.slice(-3), [
-      `Digest: ${registry.image.digest}`,
-      `Status: Downloaded newer image for ${image}`,
-      image,
-    ]);
-  });
-
-  test('a second pull says that the image is up to date', async () => {
-    const lines = (await ok('pull', image)).split('\n');
-    assert.deepEqual(lines, [
-      '1.0: Pulling from test/busybox',
-      `Digest: ${registry.image.digest}`,
-      `Status: Image is up to date for ${image}`,
-      image,
-    ]);
-  });
-
-  test('pull by digest', async () => {
-    const reference = `${registry.host}/test/busybox@${registry.image.digest}`;
-    assert.match(await ok('pull', reference), new RegExp(`Status: Image is up to date for ${reference}`));
-  });
-
-  test('pull on a terminal draws progress', async () => {
-    await ok('rmi', '-f', registry.image.id);
-    const { status, stdout } = await cli(['pull', image], { terminal: TERMINAL });
-    assert.equal(status, 0, stdout);
-    assert.match(stdout, /Pull complete/);
-    assert.match(stdout, /\[=+>/);
-  });
-
-  test('unknown tags and repositories are refused', async () => {
-    const tag = await cli(['pull', `${registry.host}/test/busybox:nope`]);
-    assert.equal(tag.status, 1);
-    assert.match(tag.stderr, new RegExp(`manifest for ${registry.host}/test/busybox:nope not found: manifest unknown`));
-    const repository = await cli(['pull', `${registry.host}/no/such:1`]);
-    assert.equal(repository.status, 1);
-    assert.match(repository.stderr, /not found|does not exist/);
-  });
-
-  test('images lists name, tag, ID and digest', async () => {
-    const row = await ok(
-      'images',
-      '--digests',
-      '--no-trunc',
-      '--format',
-      '{{.Repository}} {{.Tag}} {{.Digest}} {{.ID}}',
-    );
-    assert.equal(row, `${registry.host}/test/busybox 1.0 ${registry.image.digest} ${registry.image.id}`);
-    assert.equal(await ok('images', '-q', '--no-trunc', '--filter', 'label=flavour=plain'), registry.image.id);
-    assert.equal(await ok('images', '-q', '--filter', 'label=flavour=other'), '');
-    assert.match(await ok('images'), /^REPOSITORY +TAG +IMAGE ID +CREATED +SIZE\n/);
-  });
-
-  test('inspect shows the configuration and the layers', async () => {
-    assert.equal(
-      await field(image, '{{.Id}} {{.Os}}/{{.Architecture}} {{json .Config.Cmd}}'),
-      `${registry.image.id} linux/amd64 ["sh"]`,
-    );
-    assert.deepEqual(
-      JSON.parse(await field(image, '{{json .RootFS.Layers}}')),
-      registry.image.layers.map((layer) => layer.diffId),
-    );
-    assert.deepEqual(JSON.parse(await field(image, '{{json .RepoDigests}}')), [
-      `${registry.host}/test/busybox@${registry.image.digest}`,
-    ]);
-  });
-
-  test('history shows one line a layer, newest first', async () => {
-    const lines = (await ok('history', '--no-trunc', '--format', '{{.ID}}|{{.CreatedBy}}', image)).split('\n');
-    assert.deepEqual(lines, [`${registry.image.id}|layer 1`, '<missing>|layer 0']);
-  });
-
-  test('tag and rmi', async () => {
-    await ok('tag', image, 'local/copy:two');
-    assert.equal(await field('local/copy:two', '{{.Id}}'), registry.image.id);
-    assert.equal(await ok('rmi', 'local/copy:two'), 'Untagged: local/copy:two');
-    const again = await cli(['rmi', 'local/copy:two']);
-    assert.equal(again.status, 1);
-    assert.match(again.stderr, /No such image: local\/copy:two/);
-  });
-
-  test('rmi of the last name deletes image and layers; it can be pulled again', async () => {
-    const lines = (await ok('rmi', image)).split('\n');
-    assert.deepEqual(lines.slice(0, 3), [
-      `Untagged: ${image}`,
-      `Untagged: ${registry.host}/test/busybox@${registry.image.digest}`,
-      `Deleted: ${registry.image.id}`,
-    ]);
-    assert.equal(lines.filter((line) => line.startsWith('Deleted: sha256:')).length, 3);
-    assert.equal(await ok('images', '-q'), '');
-    await ok('pull', '-q', image);
-  });
-});
+describe('pull and images', () => pullAndImages(() => ({ engine, registry, image, store })));
 
 describe('run', () => {
   test('run --rm echo prints and leaves nothing', async () => {
@@ -279,8 +180,8 @@ describe('the daemon itself', () => {
       '{{.Containers}} {{.ContainersStopped}} {{.Images}} {{.Driver}} {{.LoggingDriver}} {{.OSType}} ' +
         '{{.DefaultRuntime}}',
     );
-    assert.equal(info, '1 1 1 overlay2 json-file linux runc');
-    assert.match(await ok('info'), /Storage Driver: overlay2/);
+    assert.equal(info, `1 1 1 ${shownName(store)} json-file linux runc`);
+    assert.match(await ok('info'), new RegExp(`Storage Driver: ${shownName(store)}\n`));
     await ok('rm', 'counted');
   });
 

@@ -11,6 +11,7 @@ import { startEngineUnderTest } from '../support/engined.js';
 import { RawConnection } from '../support/http.js';
 import { pushImage } from '../support/image-builder.js';
 import { startRegistry } from '../support/registry.js';
+import { idIn, testedStore } from '../support/tested-store.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -121,7 +122,7 @@ describe('the nine operations', () => {
       api('/images/json'),
     );
     assert.equal(others.length, 0);
-    assert.equal(item?.Id, registry.image.id);
+    assert.equal(item?.Id, idIn(testedStore(), registry.image));
     assert.equal(item?.ParentId, '');
     assert.deepEqual(item?.RepoTags, [registry.reference]);
   });
@@ -186,7 +187,7 @@ describe('the nine operations', () => {
     const images = await json<{ Id: string; ParentId: string; RepoTags: string[] }[]>(200, api('/images/json'));
     const made = images.find((image) => image.Id === Id);
     assert.deepEqual(made?.RepoTags, ['helloworld:latest']);
-    assert.equal(made?.ParentId, registry.image.id);
+    assert.equal(made?.ParentId, idIn(testedStore(), registry.image));
 
     const check = await create({ Image: 'helloworld', Cmd: ['ls', '/helloworld'] });
     await api(`/containers/${check}/start`, '-X', 'POST');

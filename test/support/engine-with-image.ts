@@ -5,6 +5,7 @@ import { Engine } from './engine.js';
 import { kindUnderTest } from './engined.js';
 import { pullOk } from './pulls.js';
 import { SEEDED_IMAGE, withImage } from './seed.js';
+import { DEFAULT_STORE, testedStore } from './tested-store.js';
 
 export interface EngineWithImage {
   readonly engine: Engine;
@@ -23,8 +24,7 @@ export interface EngineWithRegistry extends EngineWithImage {
  */
 export async function startEngineWithImage(cleanup: Cleanup, kind = kindUnderTest()): Promise<EngineWithImage> {
   // The files of a seed are those of the default storage driver.
-  if (kind.name === 'dockerd' || process.env['ENGINE_DRIVER'] !== undefined)
-    return startEngineWithRegistry(cleanup, kind);
+  if (kind.name === 'dockerd' || testedStore() !== DEFAULT_STORE) return startEngineWithRegistry(cleanup, kind);
   const engine = await Engine.start(await withImage(kind));
   cleanup.add(() => engine.close());
   return { engine, image: SEEDED_IMAGE };

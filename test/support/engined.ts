@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { Engine, type EngineKind } from './engine.js';
 import { dockerd } from './dockerd.js';
 import { testedBackend } from './tested-backend.js';
+import { nameStore, type Store, storeArgs, testedStoreArgs } from './tested-store.js';
 
 /** This file is in dist/test/support. */
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
@@ -22,6 +23,7 @@ export interface EnginedOptions {
 
 /** engined with a bridge, for which it finds a free subnet, and a control group of its own. */
 export function engined(options: EnginedOptions = {}): EngineKind {
+  const { args = [] } = options;
   const mark = `${process.env['ENGINE_TEST_MARK'] ?? 'eng'}${randomBytes(2).toString('hex')}`;
   return {
     name: 'engined',
@@ -50,7 +52,8 @@ export function engined(options: EnginedOptions = {}): EngineKind {
         '--cgroup-parent',
         `/${mark}`,
         ...(testedBackend() === 'iptables' ? [] : [`--firewall-backend=${testedBackend()}`]),
-        ...(options.args ?? []),
+        ...(nameStore(args) ? [] : testedStoreArgs('engined')),
+        ...args,
       ];
     },
   };
@@ -58,7 +61,14 @@ export function engined(options: EnginedOptions = {}): EngineKind {
 
 /** The engine that the environment asks for: tests of compatibility must also pass against the original. */
 export function kindUnderTest(): EngineKind {
-  return isTestingDockerd() ? dockerd() : engined();
+  return isTestingDockerd() ? dockerd({ args: testedStoreArgs('dockerd') }) : engined();
+}
+
+/** The same with a store that is not that of the environment. */
+export function kindOn(store: Store): EngineKind {
+  return isTestingDockerd()
+    ? dockerd({ args: storeArgs('dockerd', store) })
+    : engined({ args: storeArgs('engined', store) });
 }
 
 export function isTestingDockerd(): boolean {

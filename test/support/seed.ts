@@ -12,6 +12,7 @@ import { Engine, type EngineKind } from './engine.js';
 import { engined } from './engined.js';
 import { callJson } from './http.js';
 import { pullOk } from './pulls.js';
+import { DEFAULT_STORE } from './tested-store.js';
 
 /** The name of the image: the one of busybox-image.ts, with a tag of no registry. */
 export const SEEDED_IMAGE = 'test/busybox:1.0';
@@ -61,7 +62,8 @@ async function fill(seed: string): Promise<void> {
   try {
     const registry = await startSeededRegistry();
     cleanup.add(() => registry.stop());
-    const engine = await Engine.start(engined());
+    // Those who test another store do without the seed.
+    const engine = await Engine.start(engined({ args: ['--storage-driver', DEFAULT_STORE] }));
     cleanup.add(() => engine.close());
     await pullOk(engine, registry.reference);
     const image = `/images/${encodeURIComponent(registry.reference)}`;
