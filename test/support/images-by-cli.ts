@@ -14,12 +14,24 @@ export interface ImageScene {
   readonly store: Store;
 }
 
+/** Declares the tests of pulls, and then those of what was pulled. */
 export function pullAndImages(scene: () => ImageScene): void {
-  const { cli, ok, field } = cliCalls(() => scene().engine);
-  const image = (): string => scene().image;
-  /** It tells of pulls in other words then, and of no layers when an image is deleted. */
-  const isContainerdOfDockerd = (): boolean => scene().engine.name === 'dockerd' && scene().store === 'snapshotter';
-  const id = (): string => idIn(scene().store, scene().registry.image);
+  pulls(scene);
+  images(scene);
+}
+
+function toolsOf(scene: () => ImageScene) {
+  return {
+    ...cliCalls(() => scene().engine),
+    image: (): string => scene().image,
+    /** It tells of pulls in other words then, and of no layers when an image is deleted. */
+    isContainerdOfDockerd: (): boolean => scene().engine.name === 'dockerd' && scene().store === 'snapshotter',
+    id: (): string => idIn(scene().store, scene().registry.image),
+  };
+}
+
+function pulls(scene: () => ImageScene): void {
+  const { cli, ok, image, id, isContainerdOfDockerd } = toolsOf(scene);
 
   test('a first pull shows each layer and ends with digest and status', async () => {
     await ok('rmi', image());
@@ -74,6 +86,10 @@ export function pullAndImages(scene: () => ImageScene): void {
     assert.equal(repository.status, 1);
     assert.match(repository.stderr, /not found|does not exist/);
   });
+}
+
+function images(scene: () => ImageScene): void {
+  const { cli, ok, field, image, id, isContainerdOfDockerd } = toolsOf(scene);
 
   test('images lists name, tag, ID and digest', async () => {
     const row = await ok(

@@ -39,7 +39,7 @@ export function nameStore(args: readonly string[]): boolean {
   return args.includes('--storage-driver') || Object.values(FEATURE).some((feature) => args.includes(feature));
 }
 
-/** Returns the ID of an image that was pulled: containerd's store knows it by its manifest, drivers by its configuration. */
+/** Returns the ID of an image that was pulled: in containerd it is that of its manifest, else of its configuration. */
 export function idIn(store: Store, image: BuiltImage): TestDigest {
   return store === 'snapshotter' ? image.digest : image.id;
 }
