@@ -38,3 +38,19 @@ export const pushBigImage: Measure = {
     return async () => ({ 'push 500 MB': await push(engine, reference) });
   },
 };
+
+const MADE = 'bench/made';
+
+/** A layer that no registry has: it is compressed while it is sent. A quarter of it can be saved so. */
+export const pushMadeLayer: Measure = {
+  name: 'push-made',
+  metrics: [{ name: 'push a layer of 200 MB made here', unit: 'ms', target: 0.6, moreIsBetter: false }],
+  async prepare(engine, { image }) {
+    const fill = 'head -c 148000000 /dev/urandom | base64 > /made';
+    const id = await dockerOk(engine, ['run', '-d', image, 'sh', '-c', fill], { timeoutMs: 600_000 });
+    await dockerOk(engine, ['wait', id], { timeoutMs: 600_000 });
+    await dockerOk(engine, ['commit', id, MADE], { timeoutMs: 600_000 });
+    await dockerOk(engine, ['rm', id]);
+    return async () => ({ 'push a layer of 200 MB made here': await push(engine, MADE) });
+  },
+};

@@ -30,7 +30,7 @@ import { published } from './published.js';
 import { ensureShapedImage } from './images.js';
 import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles, pullReaders } from './pull.js';
 import { readOptions } from './options.js';
-import { pushBigImage } from './push.js';
+import { pushBigImage, pushMadeLayer } from './push.js';
 import { removeManyLayers } from './removal.js';
 import { keep } from './history.js';
 import { report } from './report.js';
@@ -61,6 +61,7 @@ const MEASURES: readonly Measure[] = [
   pullReaders,
   removeManyLayers,
   pushBigImage,
+  pushMadeLayer,
   saveLoad,
   buildTimes,
   buildDelays,

@@ -1,13 +1,12 @@
 /** The content that a push sends for a layer: the blob that was pulled, or one that is made from the layer's files. */
 import { createHash } from 'node:crypto';
 import { readSync } from 'node:fs';
-import { pipeline, Readable } from 'node:stream';
-import { createGzip } from 'node:zlib';
 import { dataLoss } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { PUSHED_LAYER_LEVEL } from '../registry/manifest-writer.js';
 import { type AssembleInput, assembleTar } from '../storage/tar/assemble.js';
 import { bufferDied } from './buffer-collector.js';
+import { gzipInParts } from './gzip-parts.js';
 
 /** The files of a layer, of which a blob is made. */
 export interface LayerContent extends AssembleInput {
@@ -44,7 +43,6 @@ export function openContent(content: PushedContent, onBytes: (bytes: number) => 
 }
 
 const READ_BYTES = 256 << 10;
-const OUTPUT_BYTES = 256 << 10;
 
 abstract class HashedBlob {
   readonly #hash = createHash('sha256');
@@ -103,10 +101,7 @@ class CompressedLayer extends HashedBlob implements SentBlob {
   }
 
   async *bytes(): Bytes {
-    const gzip = createGzip({ level: PUSHED_LAYER_LEVEL, chunkSize: OUTPUT_BYTES, memLevel: 9 });
-    // A failure ends the reading below.
-    pipeline(Readable.from(this.#tar(), { highWaterMark: 2 }), gzip, () => undefined);
-    for await (const chunk of gzip as AsyncIterable<Buffer>) {
+    for await (const chunk of gzipInParts(this.#tar(), PUSHED_LAYER_LEVEL)) {
       this.count(chunk);
       yield chunk;
     }
