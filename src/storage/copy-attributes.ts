@@ -3,9 +3,10 @@
  * strings.
  */
 import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
-import { makeDevice, makeFifo, makeSocket, setTimes } from '../sys/files/inode.js';
+import { makeDevice, makeFifo, makeSocket, setOpenFileTimes, setTimes } from '../sys/files/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
 import { fsPath } from './byte-path.js';
+import { copySmall } from './copy-regular.js';
 
 const NS_PER_S = 1_000_000_000n;
 
@@ -68,11 +69,17 @@ function splitNs(time: bigint): readonly [seconds: number, nanoseconds: number] 
 export function copyInode(from: string, stat: BigIntStats, to: string): void {
   const target = fsPath(to);
   if (stat.isFile()) {
+    const attributes = readAttributes(from, stat);
+    const isCopied = copySmall(from, stat, to, (fd) => {
+      for (const [name, value] of attributes.xattrs) setXattr(target, name, value);
+      setOpenFileTimes(fd, ...splitNs(stat.mtimeNs));
+    });
+    if (isCopied) return;
     copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     lchownSync(target, Number(stat.uid), Number(stat.gid));
     // The copy has the mode already, but a change of the owner takes these bits away.
     if ((stat.mode & 0o6000n) !== 0n) chmodSync(target, Number(stat.mode & 0o7777n));
-    setRest(readAttributes(from, stat), target);
+    setRest(attributes, target);
     return;
   }
   if (stat.isSymbolicLink()) symlinkSync(readlinkSync(fsPath(from), 'buffer'), target);

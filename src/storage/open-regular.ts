@@ -32,3 +32,11 @@ export function openRegular(at: string): OpenFile | undefined {
     closeSync(place);
   }
 }
+
+/**
+ * Does the same in a tree that nobody changes, where `stat` of a regular file says all about it. What is there is not
+ * looked at once more, which takes half of the system calls away.
+ */
+export function openStill(at: string, stat: BigIntStats): OpenFile {
+  return { fd: openSync(fsPath(at), constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW), stat };
+}

@@ -11,6 +11,8 @@ const WHITEOUT = '.wh.';
 
 /** Is told of each entry before its bytes come. */
 export interface DiffWatcher extends TarWatcher {
+  /** Nobody changes the tree meanwhile. */
+  readonly isStill?: boolean;
   entry(entry: WalkedEntry): void;
 }
 
@@ -22,7 +24,7 @@ export interface DiffWatcher extends TarWatcher {
  */
 export function* diffTar(upperDir: string, idMaps?: IdMaps, watcher?: DiffWatcher): Generator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
-  const writer = new EntryWriter(() => buffer, idMaps, watcher);
+  const writer = new EntryWriter(() => buffer, idMaps, watcher, watcher?.isStill);
   for (const entry of walkTree(toBytePath(upperDir))) {
     const { path, stat } = entry;
     watcher?.entry(entry);

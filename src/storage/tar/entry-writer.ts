@@ -6,7 +6,7 @@ import { getXattr, listXattrs } from '../../sys/files/xattr.js';
 import { fsPath } from '../byte-path.js';
 import { deviceMajor, deviceMinor, isContentXattr } from '../copy-attributes.js';
 import { withoutCapabilityRoot } from '../file-capabilities.js';
-import { openRegular } from '../open-regular.js';
+import { openRegular, openStill } from '../open-regular.js';
 import { encodeHeader, padding, type EntryHeader } from './header-writer.js';
 
 /** A file and the path by which the system finds it, from the walk of a tree. */
@@ -31,11 +31,13 @@ export class EntryWriter {
   /**
    * @param buffer returns the memory that the next piece of content is read into.
    * @param idMaps maps the owners of the files to those in containers. Default: they are the same.
+   * @param isStill nobody changes the files meanwhile.
    */
   constructor(
     buffer: () => Buffer,
     private readonly idMaps?: IdMaps,
     private readonly watcher?: TarWatcher,
+    private readonly isStill = false,
   ) {
     this.#buffer = buffer;
   }
@@ -56,7 +58,7 @@ export class EntryWriter {
       return;
     }
     if (stat.isFile()) {
-      yield* this.#file(at, name);
+      yield* this.#file({ at, stat }, name);
     } else {
       const header = this.#otherHeader({ at, stat }, name);
       if (!header) return;
@@ -65,8 +67,8 @@ export class EntryWriter {
     if (isShared) this.#firstNames.set(inode, name);
   }
 
-  *#file(at: string, name: string): Generator<Buffer> {
-    const file = openRegular(at);
+  *#file({ at, stat: seen }: TarSource, name: string): Generator<Buffer> {
+    const file = this.isStill ? openStill(at, seen) : openRegular(at);
     if (!file) return;
     const { fd, stat } = file;
     try {

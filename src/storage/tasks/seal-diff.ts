@@ -51,6 +51,7 @@ export function sealDiff({ upperDir, tarSplitPath, idMaps }: SealDiffInput): Unp
 }
 
 class Seal implements DiffWatcher {
+  readonly isStill = true;
   readonly #hash = createHash('sha256');
   readonly #whiteouts: string[] = [];
   readonly #sockets: string[] = [];

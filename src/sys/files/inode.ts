@@ -24,7 +24,12 @@ const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>(
   'int ioctl(int fd, unsigned long request, void *argument)',
 );
 
+const cloneFile = libc.func<[fd: number, request: number, source: number]>(
+  'int ioctl(int fd, unsigned long request, int source)',
+);
+
 // linux/fs.h, on machines of 64 bits
+const FICLONE = 0x40049409;
 const FS_IOC_GETFLAGS = 0x80086601;
 const FS_IOC_SETFLAGS = 0x40086602;
 const FS_TOPDIR_FL = 0x00020000;
@@ -87,6 +92,14 @@ export function setOpenFileTimes(fd: number, seconds: number, nanoseconds: numbe
  */
 export function syncFileSystem(fd: number): void {
   syncfs(fd);
+}
+
+/**
+ * Gives an open file the content of another one by sharing its blocks. Returns false, and does nothing, where the file
+ * systems cannot.
+ */
+export function shareContent(targetFd: number, sourceFd: number): boolean {
+  return cloneFile(targetFd, FICLONE, sourceFd) === 0;
 }
 
 /**

@@ -1,0 +1,70 @@
+/** Copies small regular files, as most are, with few system calls. Synchronous, for worker threads. */
+import { closeSync, constants, fchmodSync, fchownSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import type { BigIntStats } from 'node:fs';
+import { shareContent } from '../sys/files/inode.js';
+import { fsPath } from './byte-path.js';
+
+/** Larger files are copied by the kernel. */
+const SMALL_BYTES = 256 * 1024;
+// One byte more tells that a file has grown meanwhile.
+const content = Buffer.allocUnsafeSlow(SMALL_BYTES + 1);
+
+const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
+const PERMISSIONS = 0o777;
+
+/**
+ * Pairs of file systems, as this thread has found, between which content cannot be shared: to ask for each file costs
+ * more than to copy many of them.
+ */
+const apart = new Set<string>();
+
+/**
+ * Makes a file at a free name with the content, the owner and the mode of a regular one; shares the blocks if the file
+ * system can. `finish` gets its descriptor before it is closed. Returns false when nothing was made, because the file
+ * is no small regular one (any more).
+ */
+export function copySmall(from: string, stat: BigIntStats, to: string, finish: (fd: number) => void): boolean {
+  if (stat.size > BigInt(SMALL_BYTES)) return false;
+  const source = openSync(fsPath(from), READ);
+  try {
+    // Reading at a place fails for a FIFO that has taken the place of the file.
+    const bytes = readSync(source, content, 0, SMALL_BYTES + 1, 0);
+    if (bytes > SMALL_BYTES) return false;
+    const target = openSync(fsPath(to), CREATE, Number(stat.mode) & PERMISSIONS);
+    try {
+      const made = fstatSync(target);
+      if (bytes > 0 && !share(source, target, stat.dev, made.dev)) writeWhole(target, bytes);
+      dress(target, stat, made);
+      finish(target);
+    } finally {
+      closeSync(target);
+    }
+    return true;
+  } finally {
+    closeSync(source);
+  }
+}
+
+function share(source: number, target: number, sourceDevice: bigint, targetDevice: number): boolean {
+  const pair = `${sourceDevice}:${targetDevice}`;
+  if (apart.has(pair)) return false;
+  if (shareContent(target, source)) return true;
+  apart.add(pair);
+  return false;
+}
+
+function writeWhole(target: number, bytes: number): void {
+  for (let at = 0; at < bytes;) at += writeSync(target, content, at, bytes - at);
+}
+
+/** Sets what the new file has not got yet. A change of the owner takes bits of the mode away. */
+function dress(
+  target: number,
+  stat: BigIntStats,
+  made: { readonly uid: number; readonly gid: number; readonly mode: number },
+): void {
+  const [uid, gid, mode] = [Number(stat.uid), Number(stat.gid), Number(stat.mode & 0o7777n)];
+  if (made.uid !== uid || made.gid !== gid) fchownSync(target, uid, gid);
+  if ((made.mode & 0o7777) !== mode) fchmodSync(target, mode);
+}
