@@ -55,9 +55,11 @@ export function composeBuildDoor(
   const solver = new EngineSolver({
     engine: builds,
     sessions,
-    contexts: new ContextCache(join(root, 'contexts'), cache, (batch) =>
-      pool.run('build-write-files', batch, { transferList: [batch.bytes.buffer as ArrayBuffer] }),
-    ),
+    contexts: new ContextCache(join(root, 'contexts'), cache, {
+      writeFiles: (batch) =>
+        pool.run('build-write-files', batch, { transferList: [batch.bytes.buffer as ArrayBuffer] }),
+      noteDigests: (digests) => pool.run('build-note-digests', digests),
+    }),
     agents,
     configs,
     host: hostPlatform(),

@@ -9,6 +9,7 @@ export const tasks = {
   'build-digest': async () => (await import('../build/files/copy-files.js')).digestSources,
   'build-find-stubs': async () => (await import('../build/files/mount-stubs.js')).findStubs,
   'build-left-out': async () => (await import('../build/files/has-left-out.js')).hasLeftOut,
+  'build-note-digests': async () => (await import('../build/files/kept-digests.js')).noteDigests,
   'build-remove-stubs': async () => (await import('../build/files/mount-stubs.js')).removeStubs,
   'build-write-files': async () => (await import('../build/files/write-files.js')).writeFiles,
   changes: async () => (await import('../storage/tasks/changes.js')).changes,

@@ -27,6 +27,7 @@ import { SourceReferences } from '../../src/http/buildkit/source-references.js';
 import { Sessions } from '../../src/http/buildkit/session.js';
 import { route } from '../../src/http/route.js';
 import type { BuildEngine, BuildRequest, BuildResult, CacheUsage } from '../../src/ports/build.js';
+import { noteDigests } from '../../src/build/files/kept-digests.js';
 import { writeFiles } from '../../src/build/files/write-files.js';
 import type { SourceDirectories } from '../../src/ports/build-cache.js';
 import { Buildx } from '../support/buildx.js';
@@ -147,7 +148,10 @@ const door = new BuildKitDoor({
   solver: new EngineSolver({
     engine,
     sessions,
-    contexts: new ContextCache(join(directory, 'contexts'), keptContexts, async (batch) => writeFiles(batch)),
+    contexts: new ContextCache(join(directory, 'contexts'), keptContexts, {
+      writeFiles: async (batch) => writeFiles(batch),
+      noteDigests: async (digests) => noteDigests(digests),
+    }),
     agents,
     grantable: ['network.host'],
     prepare: () => Promise.reject(internal('there are no layers')),

@@ -52,7 +52,7 @@ function fileDigest(at: string, stat: BigIntStats, known: KeptDigests | undefine
     const before = nowNs();
     // The name may be another file's by now.
     const opened = known && fstatSync(fd, { bigint: true });
-    const hash = createHash('sha256').update(`${JSON.stringify(xattrsOf(at))}\n`);
+    const hash = contentHash(at);
     for (let length = readSync(fd, PIECE); length > 0; length = readSync(fd, PIECE))
       hash.update(PIECE.subarray(0, length));
     const digest = hash.digest();
@@ -61,6 +61,11 @@ function fileDigest(at: string, stat: BigIntStats, known: KeptDigests | undefine
   } finally {
     closeSync(fd);
   }
+}
+
+/** Returns the hash of a file, which has its extended attributes already: its content is to come. */
+export function contentHash(at: string): Hash {
+  return createHash('sha256').update(`${JSON.stringify(xattrsOf(at))}\n`);
 }
 
 function xattrsOf(at: string): readonly (readonly [name: string, value: string])[] {

@@ -4,7 +4,8 @@
  *
  * A file is known by its inode, its size and its times. Its change time (ctime) is the kernel's: nobody can set it, and
  * a file that was written, or put in the place of another one, has a new one. So a digest is not kept while a change
- * could still get the same time, and none is believed after a restart of the machine, which may have torn files whose
+ * could still get the same time, unless the daemon has made it of the bytes that it wrote into a new file, and none is
+ * believed after a restart of the machine, which may have torn files whose
  * inodes are whole.
  *
  * The digests are in one file:
@@ -17,14 +18,14 @@
  * counts as missing: files are read again then.
  */
 import { createHash } from 'node:crypto';
-import { type BigIntStats, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { type BigIntStats, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { temporaryPath } from '../../sys/files/durable-file.js';
 
 const HASH_BYTES = 32;
 const BOOT_BYTES = 36;
-const RECORD_BYTES = 32 + HASH_BYTES;
+export const RECORD_BYTES = 32 + HASH_BYTES;
 /** In a directory with more files the others are read each time. The records are in memory meanwhile: 16 MB. */
-const MAX_RECORDS = 262_144;
+export const MAX_RECORDS = 262_144;
 /** Times of files are those of the kernel's last tick, which was at most 10 ms ago. */
 const TICK_NS = 100_000_000n;
 /** Some file systems keep whole seconds (ext4 with small inodes), or two of them. */
@@ -67,12 +68,17 @@ export class KeptDigests {
    */
   note(stat: BigIntStats, beforeNs: bigint, digest: Buffer): void {
     if (stat.dev !== this.#device || !isSettled(stat.ctimeNs, beforeNs)) return;
-    const record = Buffer.allocUnsafe(RECORD_BYTES);
-    numbersOf(stat).forEach((number, at) => record.writeBigUInt64LE(BigInt.asUintN(64, number), at * 8));
-    digest.copy(record, RECORD_BYTES - HASH_BYTES);
-    this.#records.set(stat.ino, record);
-    this.#seen.add(stat.ino);
-    this.#isChanged = true;
+    this.add(recordOf(stat, digest));
+  }
+
+  /** Remembers files by records that `recordOf` has made, one after the other. */
+  add(records: Buffer): void {
+    for (let at = 0; at + RECORD_BYTES <= records.length; at += RECORD_BYTES) {
+      const inode = records.readBigUInt64LE(at);
+      this.#records.set(inode, records.subarray(at, at + RECORD_BYTES));
+      this.#seen.add(inode);
+      this.#isChanged = true;
+    }
   }
 
   /** Writes what is new. A failure is nobody's: the files are read again next time. */
@@ -100,6 +106,29 @@ export class KeptDigests {
     for (let at = BOOT_BYTES; at + RECORD_BYTES <= body.length; at += RECORD_BYTES)
       this.#records.set(body.readBigUInt64LE(at), body.subarray(at, at + RECORD_BYTES));
   }
+}
+
+export interface NotedDigests {
+  /** The file with the digests. */
+  readonly path: string;
+  /** The directory that they are of. */
+  readonly root: string;
+  readonly records: readonly Uint8Array[];
+}
+
+/** Worker task: remembers files that the daemon itself has just written. */
+export function noteDigests({ path, root, records }: NotedDigests): void {
+  const kept = new KeptDigests(path, statSync(root, { bigint: true }).dev);
+  for (const some of records) kept.add(Buffer.from(some.buffer, some.byteOffset, some.byteLength));
+  kept.save();
+}
+
+/** Returns the record of a file. */
+export function recordOf(stat: BigIntStats, digest: Buffer): Buffer {
+  const record = Buffer.allocUnsafe(RECORD_BYTES);
+  numbersOf(stat).forEach((number, at) => record.writeBigUInt64LE(BigInt.asUintN(64, number), at * 8));
+  digest.copy(record, RECORD_BYTES - HASH_BYTES);
+  return record;
 }
 
 /** The time in ns since 1970 by the clock that gives files their times. */

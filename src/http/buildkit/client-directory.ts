@@ -80,12 +80,16 @@ export class ClientDirectory {
       ...values('exclude-patterns', exclude),
       ...values('followpaths', follow),
     };
-    const { writeFiles } = this.#parts.contexts;
+    const { writeFiles, noteDigests } = this.#parts.contexts.work;
+    const { path: root, digests: path } = directory;
+    const keeping = path !== undefined && {
+      noteDigests: (records: readonly Uint8Array[]) => noteDigests({ path, root, records }),
+    };
     try {
       // A client may send more than it has described, and without end.
       await withinRoom(directory.path, signal, async (abort) => {
         const call = session.client.open(DIFF_COPY, { metadata, signal: abort });
-        await receiveTree({ root: directory.path, call, progress: { bytes }, writeFiles });
+        await receiveTree({ root, call, progress: { bytes }, writeFiles, ...keeping });
       });
     } catch (error) {
       if (isEngineError(error, 'not-implemented')) throw invalid('no local sources enabled', { cause: error });

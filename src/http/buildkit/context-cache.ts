@@ -5,6 +5,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { NotedDigests } from '../../build/files/kept-digests.js';
 import type { WriteFiles } from '../../build/files/write-files.js';
 import type { SourceDirectories } from '../../ports/build-cache.js';
 
@@ -13,6 +14,13 @@ export interface ReceivingDirectory {
   /** A file for digests of its files, when it is kept. */
   readonly digests?: string;
   release(): Promise<void>;
+}
+
+/** The parts of the work that other threads do. */
+export interface ContextWork {
+  /** Fills directories. */
+  readonly writeFiles: WriteFiles;
+  readonly noteDigests: (digests: NotedDigests) => Promise<void>;
 }
 
 export class ContextCache {
@@ -24,8 +32,7 @@ export class ContextCache {
   constructor(
     root: string,
     kept: SourceDirectories,
-    /** Fills directories, in another thread. */
-    readonly writeFiles: WriteFiles,
+    readonly work: ContextWork,
   ) {
     this.#root = root;
     this.#kept = kept;

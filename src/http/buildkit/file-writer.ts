@@ -50,15 +50,18 @@ export class FileWriter {
     return this.#held;
   }
 
-  /** Returns files that are in memory, for a thread that writes them in the place of `end`. */
-  static batch(files: readonly FileWriter[]): FileBatch {
+  /**
+   * Returns files that are in memory, for a thread that writes them in the place of `end`.
+   * @param isDigested their digests are wanted.
+   */
+  static batch(files: readonly FileWriter[], isDigested: boolean): FileBatch {
     const bytes = new Uint8Array(files.reduce((sum, { heldBytes }) => sum + heldBytes, 0));
     let at = 0;
     for (const piece of files.flatMap((file) => file.#pieces)) {
       bytes.set(piece, at);
       at += piece.length;
     }
-    return { files: files.map((file) => file.#description()), bytes };
+    return { files: files.map((file) => file.#description()), bytes, isDigested };
   }
 
   #description(): SmallFile {

@@ -8,11 +8,14 @@ import {
   rmSync,
   symlinkSync,
   writeFileSync,
+  type BigIntStats,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { digestSources } from '../../build/files/copy-files.js';
+import { KeptDigests, noteDigests } from '../../build/files/kept-digests.js';
 import { writeFiles } from '../../build/files/write-files.js';
 import { goModeOf } from './file-stat.js';
 import type { MessageCall } from './grpc-client.js';
@@ -155,4 +158,33 @@ test('a link of an earlier state is not followed', async () => {
   await receive(root, [stat('d', DIRECTORY), stat('d/x', FILE, { size: 1n }), LAST, data(1, 'a'), data(1, '')]);
   assert.deepEqual(readdirSync(outside), []);
   assert.equal(readFileSync(join(root, 'd/x'), 'utf8'), 'a');
+});
+
+test('digests of small files that have come are those that reading gives, and of these files alone', async () => {
+  const root = newRoot();
+  const digests = `${root}.digests`;
+  const names = Array.from({ length: 600 }, (_, index) => `f${String(index).padStart(3, '0')}`);
+  const packets = [
+    ...names.map((name) => stat(name, FILE, { size: 5n })),
+    LAST,
+    ...names.flatMap((name, id) => [data(id, `+${name}`), data(id, '')]),
+  ];
+  await receiveTree({
+    root,
+    call: client(packets),
+    progress: { bytes: () => undefined },
+    writeFiles: async (batch) => writeFiles(batch),
+    noteDigests: async (records) => noteDigests({ path: digests, root, records }),
+  });
+  const lstat = (name: string): BigIntStats => lstatSync(join(root, name), { bigint: true });
+  const known = new KeptDigests(digests, lstat('').dev);
+  assert.ok(names.filter((name) => known.find(lstat(name)) !== undefined).length >= 256);
+  const digestOf = (path?: string): string => {
+    const tree = { root, sources: ['/'], ignore: [], exclude: [], digests: path };
+    return digestSources({ trees: [tree], ignoresOwners: false }).hex;
+  };
+  assert.equal(digestOf(digests), digestOf());
+  writeFileSync(join(root, 'f000'), '-f000');
+  assert.equal(known.find(lstat('f000')), undefined);
+  assert.equal(digestOf(digests), digestOf());
 });

@@ -7,6 +7,7 @@ import { chmodSync, chownSync, lchownSync, lstatSync, type BigIntStats } from 'n
 import { link, mkdir, readdir, readlink, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
+import { MAX_RECORDS, RECORD_BYTES } from '../../build/files/kept-digests.js';
 import type { WriteFiles } from '../../build/files/write-files.js';
 import type { CountBytes } from '../../ports/build.js';
 import { setTimes } from '../../sys/files/inode.js';
@@ -30,6 +31,8 @@ const MAX_ENDING_BYTES = 4 * 1024 * 1024;
 /** So many small files, or bytes of them, are worth a message to another thread. */
 const BATCH_FILES = 128;
 const BATCH_BYTES = 1024 * 1024;
+/** Digests of fewer files are not kept at once, because to read these files takes no longer. */
+const MIN_NOTED_BYTES = 256 * RECORD_BYTES;
 
 /** A tree on its way. */
 export interface ReceiveOrder {
@@ -38,6 +41,8 @@ export interface ReceiveOrder {
   readonly progress: ReceiveProgress;
   /** Writes small files in another thread. */
   readonly writeFiles: WriteFiles;
+  /** Keeps digests of small files that have come, in the form of kept-digests.ts. Absent: they are not kept. */
+  readonly noteDigests?: (records: readonly Uint8Array[]) => Promise<void>;
 }
 
 export interface ReceiveProgress {
@@ -85,6 +90,9 @@ class TreeReceiver {
   /** Complete files that wait for others, to be written together. */
   #batch: FileWriter[] = [];
   #batchBytes = 0;
+  readonly #noteDigests: ReceiveOrder['noteDigests'];
+  readonly #digests: Uint8Array[] = [];
+  #digestBytes = 0;
   #failure: { readonly error: unknown } | undefined;
   #count = 0;
   #descriptionBytes = 0;
@@ -92,11 +100,12 @@ class TreeReceiver {
   #isListed = false;
   #isFinished = false;
 
-  constructor({ root, call, progress, writeFiles }: ReceiveOrder) {
+  constructor({ root, call, progress, writeFiles, noteDigests }: ReceiveOrder) {
     this.#root = root;
     this.#call = call;
     this.#progress = progress;
     this.#writeFiles = writeFiles;
+    this.#noteDigests = noteDigests;
   }
 
   async run(): Promise<void> {
@@ -206,6 +215,7 @@ class TreeReceiver {
     await Promise.all(this.#ending);
     if (this.#failure !== undefined) throw this.#failure.error;
     await this.#finish();
+    if (this.#digestBytes >= MIN_NOTED_BYTES) await this.#noteDigests?.(this.#digests);
     this.#isFinished = true;
     await this.#call.send(encode(PacketSchema, { type: Packet_Type.FIN }));
     this.#call.end();
@@ -235,7 +245,13 @@ class TreeReceiver {
     const bytes = this.#batchBytes;
     this.#batch = [];
     this.#batchBytes = 0;
-    this.#begin(() => this.#writeFiles(FileWriter.batch(files)), bytes, files);
+    const isDigested = this.#noteDigests !== undefined && this.#digestBytes < MAX_RECORDS * RECORD_BYTES;
+    const write = async (): Promise<void> => {
+      const records = await this.#writeFiles(FileWriter.batch(files, isDigested));
+      this.#digestBytes += records.length;
+      this.#digests.push(records);
+    };
+    this.#begin(write, bytes, files);
   }
 
   #begin(write: () => Promise<void>, bytes: number, files: readonly FileWriter[]): void {
