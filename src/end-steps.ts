@@ -6,6 +6,8 @@ import { removeTemporaryFiles } from './sys/files/temporary-directory.js';
 
 /** Replies that have begun may take this long after the daemon was asked to stop, and other requests longer. */
 const LISTENER_CLOSE_MS = 2000;
+/** Connections to published ports get this, because many short ones may wait for one server in a container. */
+const PORT_LIMITS = { quietMs: LISTENER_CLOSE_MS, limitMs: 10_000 };
 
 const END: readonly (readonly [what: string, end: Step])[] = [
   ['memory', (life) => life.stopReleasing()],
@@ -56,7 +58,7 @@ async function closeListeners(life: EngineLife): Promise<void> {
   const { listeners, drivers } = life.parts;
   await Promise.all([
     ...[listeners, drivers.metrics].map((it) => it.close(LISTENER_CLOSE_MS)),
-    leavesContainers(life) && drivers.network.rest(LISTENER_CLOSE_MS),
+    leavesContainers(life) && drivers.network.rest(PORT_LIMITS),
   ]);
 }
 

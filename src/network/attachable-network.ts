@@ -69,8 +69,8 @@ export interface Ports {
   open(ports: readonly PortRequest[]): Promise<void>;
   adopt(ports: readonly PublishedPort[], containerId: string): Promise<void>;
   close(): Promise<void>;
-  /** Takes no further connections; resolves when those under way are over. */
-  rest(): Promise<void>;
+  /** Takes no further connections; resolves when those under way are over. `onEnd` is told of each that ends. */
+  rest(onEnd: () => void): Promise<void>;
   /** Gives up what belongs to this process, such as sockets. */
   release(): void;
 }

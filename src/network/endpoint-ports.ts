@@ -79,8 +79,8 @@ export class EndpointPorts implements Ports {
     this.#held = [];
   }
 
-  async rest(): Promise<void> {
-    await Promise.all(this.#held.map((port) => port.rest()));
+  async rest(onEnd: () => void): Promise<void> {
+    await Promise.all(this.#held.map((port) => port.rest(onEnd)));
   }
 
   async #publish(held: readonly HeldPort[], { link }: Publishing): Promise<void> {

@@ -342,9 +342,12 @@ export class Endpoints {
     );
   }
 
-  /** Lets published ports take no further connections; resolves when those under way are over. */
-  async rest(): Promise<void> {
-    await Promise.all(Array.from(this.#attachments.values(), ({ ports }) => ports.rest()));
+  /**
+   * Lets published ports take no further connections; resolves when those under way are over. `onEnd` is told of each
+   * that ends.
+   */
+  async rest(onEnd: () => void): Promise<void> {
+    await Promise.all(Array.from(this.#attachments.values(), ({ ports }) => ports.rest(onEnd)));
   }
 
   /** Releases what belongs to this process; containers keep their links. */

@@ -11,6 +11,7 @@ import type {
   NetworkSummary,
   PortRequest,
   PublishedPort,
+  RestLimits,
   WantedNetwork,
 } from '../ports/network.js';
 import { Netlink } from '../sys/netlink/route-netlink.js';
@@ -162,9 +163,17 @@ export class HostNetworks implements NetworkDriver {
     this.#attachable.set(summary.id, await this.#maker.admit(summary, bridge, false));
   }
 
-  async rest(limitMs: number): Promise<void> {
+  async rest({ quietMs, limitMs }: RestLimits): Promise<void> {
     const over = new AbortController();
-    await Promise.race([this.#endpoints.rest(), awake(limitMs, over.signal)]);
+    let ended = 0;
+    const patience = async (): Promise<void> => {
+      for (let spent = 0; spent < limitMs && !over.signal.aborted; spent += quietMs) {
+        const before = ended;
+        await awake(quietMs, over.signal);
+        if (ended === before) return;
+      }
+    };
+    await Promise.race([this.#endpoints.rest(() => ended++), patience()]);
     over.abort();
   }
 

@@ -22,8 +22,11 @@ export interface HeldPort {
   readonly outer?: OuterPort | undefined;
   /** Closes the socket of this process. The next one may go on with it. */
   release(): void;
-  /** Takes no further connections; resolves when those under way are over. The next process goes on with the port. */
-  rest(): Promise<void>;
+  /**
+   * Takes no further connections; resolves when those under way are over. `onEnd` is told of each that ends. The next
+   * process goes on with the port.
+   */
+  rest(onEnd: () => void): Promise<void>;
   /** Gives the port back: after `release` nobody holds it. */
   drop(): void;
 }

@@ -15,12 +15,13 @@ const MAX_UDP_SESSIONS = 1024;
 export interface Proxy {
   /** Closes the socket; connections under way go on. */
   readonly close: () => void;
-  /** Does the same as `close`; resolves when the connections under way are over. */
-  readonly rest: () => Promise<void>;
+  /** Does the same as `close`; resolves when the connections under way are over. `onEnd` is told of each that ends. */
+  readonly rest: (onEnd: () => void) => Promise<void>;
 }
 
 /** Serves a listening socket, which it owns. */
 export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): Proxy {
+  let tellEnd = (): void => undefined;
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
     const upstream = connect({ ...target, allowHalfOpen: true });
     client.on('error', () => upstream.destroy());
@@ -29,7 +30,10 @@ export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): Prox
       client.pipe(upstream);
       upstream.pipe(client);
     });
-    client.on('close', () => upstream.destroy());
+    client.on('close', () => {
+      upstream.destroy();
+      tellEnd();
+    });
     upstream.on('close', () => client.destroy());
   });
   // A failure, such as too many open descriptors, loses this client only.
@@ -37,7 +41,10 @@ export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): Prox
   server.listen({ fd });
   return {
     close: () => void server.close(),
-    rest: () => new Promise((resolve) => server.close(() => resolve())),
+    rest: (onEnd) => {
+      tellEnd = onEnd;
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
   };
 }
 

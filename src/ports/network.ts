@@ -127,14 +127,19 @@ export type WantedNetwork = Omit<NetworkRequest, 'enableIpv4' | 'enableIpv6'> & 
   readonly enableIpv6: boolean | undefined;
 };
 
+/** How long connections that are under way are waited for. */
+export interface RestLimits {
+  /** So long while none of them ends. */
+  readonly quietMs: number;
+  /** So long in all. */
+  readonly limitMs: number;
+}
+
 export interface NetworkDriver {
   /** Makes the default bridge, forwarding and firewall rules as configured; takes over what exists. */
   start(): Promise<void>;
-  /**
-   * Lets published ports take no further connections, which wait for the next daemon; waits for those under way, up to
-   * a limit.
-   */
-  rest(limitMs: number): Promise<void>;
+  /** Lets published ports take no further connections, which wait for the next daemon; waits for those under way. */
+  rest(limits: RestLimits): Promise<void>;
   /** Removes what this daemon made and no container uses any more. */
   stop(): Promise<void>;
   list(): readonly NetworkSummary[];

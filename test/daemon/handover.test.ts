@@ -21,9 +21,9 @@ import type { Engine, EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { freePort } from '../support/free-port.js';
 import { jsonLines, open } from '../support/http.js';
-import { followLog, followVolumes } from '../support/steady-followers.js';
-import { probe, repeat, requests, type Misses } from '../support/steady-load.js';
+import { probe, repeat, requests } from '../support/steady-load.js';
 import { daemonPid as pidOf, endDaemon } from '../support/successor.js';
+import { assertNoneMissed, COUNTER, startUpgradeLoad, WEB } from '../support/upgrade-load.js';
 import { waitFor } from '../support/wait.js';
 
 const UPGRADES = Number(process.env['UPGRADES_COUNT'] ?? 2);
@@ -36,6 +36,8 @@ let kind: EngineKind;
 let engine: Engine;
 let image: string;
 let tcp: number;
+/** The first one of `web`. */
+let port: number;
 
 before(async () => {
   cleanup.add(async () => rmSync(dir, { recursive: true }));
@@ -75,21 +77,15 @@ async function order(program: string): Promise<string> {
   return text(socket);
 }
 
-function assertNoneMissed(what: string, { made, failures, longestMs }: Misses): void {
-  assert.deepEqual(failures.slice(0, 5), [], `${failures.length} of ${made} ${what} failed`);
-  console.log(`${what}: ${made} made, ${failures.length} failed, the longest took ${Math.round(longestMs)} ms`);
-}
-
-test('requests, ports, containers and their output go on over upgrades', async () => {
-  const web = 'mkdir /www; echo served > /www/index.html; exec httpd -f -p 80 -h /www';
+test('requests, ports, containers and their output go on over upgrades', async (t) => {
   // A free port may come again, as nobody has taken it yet.
   const free = new Set<number>();
   while (free.size < PORTS) free.add(await freePort());
   const ports = [...free];
+  [port = 0] = ports;
   const published = ports.flatMap((port) => ['-p', `127.0.0.1:${port}:80`]);
-  await engineOk(engine, ['run', '-d', '--name', 'web', ...published, image, 'sh', '-c', web]);
-  const count = 'i=0; while [ ! -e /stop ]; do echo line $i; i=$((i+1)); sleep 0.02; done; echo end';
-  await engineOk(engine, ['run', '-d', '-t', '--name', 'counter', image, 'sh', '-c', count]);
+  await engineOk(engine, ['run', '-d', '--name', 'web', ...published, image, 'sh', '-c', WEB]);
+  await engineOk(engine, ['run', '-d', '-t', '--name', 'counter', image, 'sh', '-c', COUNTER]);
   const pids = await engineOk(engine, ['inspect', '-f', '{{.State.Pid}}', 'web', 'counter']);
   await waitFor('the server in the container', () =>
     Promise.all(ports.map((port) => probe('127.0.0.1', port, 'served'))).then(
@@ -97,21 +93,17 @@ test('requests, ports, containers and their output go on over upgrades', async (
       () => false,
     ),
   );
-  let [probed, volumes] = [0, 0];
-  const events = followVolumes(engine.socketPath, Date.now() / 1000 - 1);
-  const log = followLog(engine.socketPath, 'counter');
-  const loads = {
-    requests: requests(engine.socketPath, '/containers/json', REQUESTS),
-    'requests over tcp': repeat(20, async () => {
-      const { status } = await fetch(`http://127.0.0.1:${tcp}/_ping`, {
-        headers: { connection: 'close' },
-      });
-      assert.equal(status, 200);
-    }),
-    probes: repeat(PROBE_MS, () => probe('127.0.0.1', ports[probed++ % PORTS] ?? 0, 'served')),
+  const load = startUpgradeLoad({
+    socketPath: engine.socketPath,
+    ports,
+    probeMs: PROBE_MS,
+    requestsPerSecond: REQUESTS,
+    volumeMs: 200,
     // The CLI asks for _ping first, and repeats nothing on the same connection.
-    volumes: repeat(200, () => dockerOk(engine, ['volume', 'create', `v${volumes++}`]).then(() => undefined)),
-  };
+    createVolume: (name) => dockerOk(engine, ['volume', 'create', name]),
+    more: { 'requests over tcp': repeat(20, ping) },
+  });
+  t.after(() => load.abandon());
   for (let round = 0; round < UPGRADES; round++) {
     const before = daemonPid();
     const { code, output } = await upgrade();
@@ -119,17 +111,28 @@ test('requests, ports, containers and their output go on over upgrades', async (
     assert.notEqual(daemonPid(), before);
     await waitFor('the predecessor to end', () => !existsSync(`/proc/${before}/exe`));
   }
-  for (const [what, load] of Object.entries(loads)) assertNoneMissed(what, await load.end());
   assert.equal(await engineOk(engine, ['inspect', '-f', '{{.State.Pid}}', 'web', 'counter']), pids);
-  await engineOk(engine, ['volume', 'create', 'last']);
-  const created = await events.until('last');
-  assert.deepEqual(created.toSorted(), [...Array.from({ length: volumes }, (_, i) => `v${i}`), 'last'].toSorted());
-  await engineOk(engine, ['exec', 'counter', 'touch', '/stop']);
-  const whole = (lines: readonly string[]): void =>
-    assert.deepEqual(lines, [...lines.slice(0, -1).map((_, i) => `line ${i}`), 'end']);
-  whole(await log.until('end'));
-  whole((await engineOk(engine, ['logs', 'counter'])).replaceAll('\r', '').split('\n'));
-  console.log(`${created.length} events, returns of the followers: ${events.returns()}, ${log.returns()}`);
+  await load.end({
+    stop: () => engineOk(engine, ['exec', 'counter', 'touch', '/stop']),
+    logs: () => engineOk(engine, ['logs', 'counter']),
+  });
+});
+
+async function ping(): Promise<void> {
+  const { status } = await fetch(`http://127.0.0.1:${tcp}/_ping`, { headers: { connection: 'close' } });
+  assert.equal(status, 200);
+}
+
+test('connections to a published port that wait for a busy server are waited for', async () => {
+  const seconds = ['1.5', '3', '4.5'];
+  const answers = seconds.map((each) => probe('127.0.0.1', port, 'served', `/cgi-bin/slow?${each}`));
+  await waitFor('all to be with the server', async () => {
+    const begun = await engineOk(engine, ['exec', 'web', 'ls', '/slow']);
+    return seconds.every((each) => begun.split('\n').includes(each));
+  });
+  const upgraded = upgrade();
+  await Promise.all(answers);
+  assert.equal((await upgraded).code, 0);
 });
 
 test('events are whole over an upgrade, with the cursor of the last one that was read', async () => {

@@ -19,7 +19,8 @@ import { freePort } from '../support/free-port.js';
 import { call } from '../support/http.js';
 import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 import { startManager, type TestManager } from '../support/service-manager.js';
-import { probe, repeat, requests, type Misses } from '../support/steady-load.js';
+import { probe, repeat, requests } from '../support/steady-load.js';
+import { assertNoneMissed } from '../support/upgrade-load.js';
 import { waitFor } from '../support/wait.js';
 
 const RESTARTS = Number(process.env['RESTARTS_COUNT'] ?? 2);
@@ -35,11 +36,6 @@ before(async () => {
 });
 
 after(() => cleanup.run());
-
-function assertNoneMissed(what: string, { made, failures, longestMs }: Misses): void {
-  assert.deepEqual(failures.slice(0, 5), [], `${failures.length} of ${made} ${what} failed`);
-  console.log(`${what}: ${made} made, ${failures.length} failed, the longest took ${Math.round(longestMs)} ms`);
-}
 
 test('requests, metrics and published ports wait over restarts; what is not served any more is let go', async () => {
   const [tcp, metrics] = [await freePort(), await freePort()];

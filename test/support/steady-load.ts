@@ -9,6 +9,8 @@ export interface Misses {
   readonly failures: readonly string[];
   /** The longest wait for an answer. */
   readonly longestMs: number;
+  /** How many were made in a second. */
+  readonly perSecond: number;
 }
 
 export interface SteadyLoad {
@@ -16,13 +18,18 @@ export interface SteadyLoad {
   end(): Promise<Misses>;
 }
 
-/** Does something every so many milliseconds, whether or not earlier ones have an answer. */
-export function repeat(intervalMs: number, once: () => Promise<void>): SteadyLoad {
+/**
+ * Does something every so many milliseconds, whether or not earlier ones have an answer, up to `mostOpen` of them at a
+ * time.
+ */
+export function repeat(intervalMs: number, once: () => Promise<void>, mostOpen = Infinity): SteadyLoad {
   const failures: string[] = [];
   const open = new Set<Promise<void>>();
   let made = 0;
   let longestMs = 0;
+  const since = performance.now();
   const begin = (): void => {
+    if (open.size >= mostOpen) return;
     made++;
     const start = performance.now();
     const one = once()
@@ -39,25 +46,27 @@ export function repeat(intervalMs: number, once: () => Promise<void>): SteadyLoa
   return {
     end: async () => {
       clearInterval(timer);
+      const perSecond = made / ((performance.now() - since) / 1000);
       while (open.size > 0) await Promise.race([Promise.all(open), delay(50)]);
-      return { made, failures, longestMs };
+      return { made, failures, longestMs, perSecond };
     },
   };
 }
 
 /** Requests over a socket file, each on a connection of its own. */
-export function requests(socketPath: string, path: string, perSecond: number): SteadyLoad {
-  return repeat(1000 / perSecond, async () => {
+export function requests(socketPath: string, path: string, perSecond: number, mostOpen?: number): SteadyLoad {
+  const once = async (): Promise<void> => {
     const { status } = await call(socketPath, 'GET', path);
     if (status !== 200) throw new Error(`status ${status}`);
-  });
+  };
+  return repeat(1000 / perSecond, once, mostOpen);
 }
 
 /** Connects to a port and waits for what the server there says. */
-export function probe(host: string, port: number, expected: string): Promise<void> {
+export function probe(host: string, port: number, expected: string, path = '/'): Promise<void> {
   return new Promise((resolve, reject) => {
     let text = '';
-    const socket = connect({ host, port }, () => void socket.write('GET / HTTP/1.0\r\n\r\n'));
+    const socket = connect({ host, port }, () => void socket.write(`GET ${path} HTTP/1.0\r\n\r\n`));
     socket.on('data', (data) => (text += data.toString()));
     socket.on('error', reject);
     socket.on('close', () => (text.includes(expected) ? resolve() : reject(new Error(`said ${JSON.stringify(text)}`))));
