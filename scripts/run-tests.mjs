@@ -44,11 +44,11 @@ const LONG = new Set([
   ...['multi-platform', 'stores'],
 ]);
 /**
- * The temporary files of tests with a daemon are in memory where the machine has enough of it, because nobody waits for
- * a disk then. Those of test/storage test how file systems are used, and the table of builds shows which one is mounted
- * where: they are on the disk. TESTS_ON_DISK=1 has all of them there.
+ * The temporary files of tests are in memory where the machine has enough of it, because nobody waits for a disk then,
+ * and a journal takes no processor time. Those of test/storage, where the drivers' contract is tested on the machine's
+ * file system, are on the disk. TESTS_ON_DISK=1 has all of them there.
  */
-const IN_MEMORY = /\/dist\/test\/(?!storage\/|build\/table\/)/;
+const IN_MEMORY = /\/dist\/(?!test\/storage\/)/;
 const MEMORY_BYTES = 6 * 2 ** 30;
 /** Daemons have their data there when they are tested with that storage driver (test/support/tested-store.ts). */
 const onBtrfs = process.env.ENGINE_TEST_STORE === 'btrfs';
@@ -109,9 +109,12 @@ async function makeSeed() {
   });
 }
 
-/** Takes groups of files from the front of `queue` until it is empty. */
+/** Takes groups of files from the front of `queue` until it is empty. Each begins when what it needs is there. */
 async function work(queue, results) {
-  for (let files = queue.shift(); files !== undefined; files = queue.shift()) results.set(files, await runFiles(files));
+  for (let group = queue.shift(); group !== undefined; group = queue.shift()) {
+    await group.needs;
+    results.set(group.files, await runFiles(group.files));
+  }
 }
 
 /** The long files first, then the largest: none that takes long shall begin when all others are done. */
@@ -127,10 +130,10 @@ async function runAll() {
   const groups = Array.from({ length: UNIT_PROCESSES }, (_, at) =>
     units.filter((_file, index) => index % UNIT_PROCESSES === at),
   ).filter(({ length }) => length > 0);
-  const queue = [...groups, ...others.map((file) => [file])];
+  // Each file would make the seed otherwise, all at the same time. Those beside the sources do without.
+  const seed = others.length > 0 ? makeSeed() : undefined;
+  const queue = [...groups.map((files) => ({ files })), ...others.map((file) => ({ files: [file], needs: seed }))];
   const results = new Map();
-  // Each file would do it otherwise, all at the same time.
-  if (others.length > 0) await makeSeed();
   const width = availableParallelism() * FILES_PER_PROCESSOR;
   await Promise.all(Array.from({ length: width }, () => work(queue, results)));
   const again = [...results].filter(([, { failures }]) => failures.length > 0).map(([files]) => files);

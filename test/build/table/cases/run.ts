@@ -32,7 +32,11 @@ const SURROUNDINGS: readonly TableCase[] = [
   run('names and hosts', 'RUN hostname > /o && cat /etc/hosts > /h'),
   run('what is at hand', 'RUN umask > /o && ulimit -n > /n && (test -t 0 || echo none >> /o) && cat >> /o'),
   run('rights', 'RUN grep -E "^(Cap|NoNew|Seccomp:)" /proc/self/status > /o'),
-  run('what is mounted', "RUN awk '{print $2, $3}' /proc/mounts | grep -v ' cgroup' | sort > /o"),
+  // The type of a mounted file is that of the file system where the tests run.
+  run(
+    'what is mounted',
+    `RUN awk '{print $2, ($2 ~ "^/etc/" ? "file" : $3)}' /proc/mounts | grep -v ' cgroup' | sort > /o`,
+  ),
   run('devices', 'RUN ls /dev | sort > /o'),
   run(
     'places that are hidden',
