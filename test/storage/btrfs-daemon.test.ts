@@ -56,7 +56,8 @@ describe('on btrfs', { skip: reason }, () => {
   const fsck = (): Promise<Fsck> => callJson<Fsck>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
 
   before(async () => {
-    disk = new BtrfsDisk();
+    // By itself the kernel gives back nothing meanwhile, and it waits for the driver.
+    disk = new BtrfsDisk(2048, ['commit=300']);
     cleanup.add(async () => disk.remove());
     data = join(disk.path, 'data');
     engine = await Engine.start(kind('--storage-driver', 'btrfs', '--storage-opt', 'btrfs.min_space=10M'));

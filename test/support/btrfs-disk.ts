@@ -8,12 +8,13 @@ export class BtrfsDisk {
   readonly #directory = mkdtempSync(join(tmpdir(), 'btrfs-disk-'));
   readonly path = join(this.#directory, 'at');
 
-  constructor(megabytes = 2048) {
+  /** @param options of the mount. */
+  constructor(megabytes = 2048, options: readonly string[] = []) {
     const file = join(this.#directory, 'image');
     mkdirSync(this.path);
     execFileSync('truncate', ['-s', `${megabytes}M`, file]);
     execFileSync('mkfs.btrfs', ['-q', file], { stdio: 'pipe' });
-    execFileSync('mount', ['-o', 'loop', file, this.path], { stdio: 'pipe' });
+    execFileSync('mount', ['-o', ['loop', ...options].join(), file, this.path], { stdio: 'pipe' });
   }
 
   remove(): void {

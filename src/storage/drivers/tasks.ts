@@ -1,6 +1,7 @@
 /** Worker tasks of storage drivers. A module is loaded by the thread that first needs it. */
 export const DRIVER_TASKS = {
   'btrfs-enable-quota': async () => (await import('./btrfs/tasks.js')).enableQuota,
+  'btrfs-free-deleted': async () => (await import('./btrfs/tasks.js')).freeDeleted,
   'btrfs-make-container': async () => (await import('./btrfs/tasks.js')).makeContainer,
   'btrfs-make-tree': async () => (await import('./btrfs/tasks.js')).makeTree,
   'btrfs-remove': async () => (await import('./btrfs/tasks.js')).removeDirectories,

@@ -25,6 +25,8 @@ import { checkFileSystem, statusOf } from './probe.js';
 import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
 
 const SUBVOLUMES = [TREE, DIFFERENCE];
+/** The kernel has mostly gone through a deleted subvolume by then. */
+const FREE_AFTER_MS = 2_000;
 
 export const btrfs: DriverRow = {
   name: 'btrfs',
@@ -74,6 +76,7 @@ interface Parts {
 
 class BtrfsDriver implements StorageDriver {
   readonly #parts: Parts;
+  #freeing: NodeJS.Timeout | undefined;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -147,10 +150,19 @@ class BtrfsDriver implements StorageDriver {
   }
 
   async remove(paths: readonly string[]): Promise<void> {
-    await this.#parts.workers.run('btrfs-remove', { paths, names: SUBVOLUMES });
+    const { layout, workers } = this.#parts;
+    await workers.run('btrfs-remove', { paths, names: SUBVOLUMES });
+    // It is no harm when this fails: the kernel does it by itself, later.
+    const free = (): void => {
+      this.#freeing = undefined;
+      void workers.run('btrfs-free-deleted', { path: layout.root }).catch(() => undefined);
+    };
+    this.#freeing ??= setTimeout(free, FREE_AFTER_MS).unref();
   }
 
-  close(): void {}
+  close(): void {
+    clearTimeout(this.#freeing);
+  }
 }
 
 /** Tells what to do when the file system cannot keep sizes. */

@@ -5,12 +5,12 @@ import type { Owner } from '../../../ports/id-maps.js';
 import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
 import { ensureQuota, limitOf, referencedBytes, setLimit } from '../../../sys/btrfs/quota-groups.js';
 import {
+  cleanSoon,
   deleteSubvolume,
   isSubvolume,
   makeSnapshot,
   makeSubvolume,
   setReadOnly,
-  startCleaning,
 } from '../../../sys/btrfs/subvolumes.js';
 import { toBytePath } from '../../byte-path.js';
 import { layerGone } from '../../storage-error.js';
@@ -107,7 +107,12 @@ export function removeDirectories({
   for (const path of paths) for (const name of names) isAny = deleteSubvolume(join(path, name)) || isAny;
   removeTrees({ paths });
   const [parent] = paths.map(dirname).filter((path) => existsSync(path));
-  if (isAny && parent !== undefined) startCleaning(parent);
+  if (isAny && parent !== undefined) cleanSoon(parent);
+}
+
+/** Makes the kernel give back what the subvolumes had that it has gone through meanwhile. */
+export function freeDeleted({ path }: { readonly path: string }): void {
+  cleanSoon(path);
 }
 
 /** Turns the quota groups on. */
