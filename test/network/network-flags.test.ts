@@ -6,6 +6,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { load, refused } from '../support/configurations.js';
 import { removeContainers } from '../support/container-removal.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
@@ -366,20 +367,25 @@ test('flags that have nothing to do with one another', (context) =>
   }));
 
 test('values that cannot be are refused at the start with the name of the flag', async () => {
-  for (const [args, message] of [
-    [['--bip', '10.218.0.0/16'], /bip/],
-    [['--bip', '10.218.0.1/16', '--fixed-cidr', '10.99.0.0/24'], /fixed-cidr/],
-    [['--bip', '10.218.0.1/16', '--default-gateway', '10.99.0.1'], /default-gateway/],
-    [['--network-control-plane-mtu', '499'], /network control plane MTU/],
-    [['--default-address-pool', 'base=10.219.0.0/24,size=16'], /default-address-pool|pool/],
-    [['--ip', 'nonsense'], /nonsense/],
-  ] as const) {
-    await assert.rejects(
-      Engine.start(engined({ args })).then((engine) => engine.discard()),
+  const bad: readonly (readonly [args: readonly string[], message: RegExp])[] = [
+    [['--bip', '10.218.0.0/16'], /invalid bip: 10\.218\.0\.0\/16 is the network's own address/],
+    [['--bip', '10.218.0.1/16', '--fixed-cidr', '10.99.0.0/24'], /fixed-cidr 10\.99\.0\.0\/24 is not inside/],
+    [['--bip', '10.218.0.1/16', '--default-gateway', '10.99.0.1'], /default-gateway 10\.99\.0\.1 is not inside/],
+    [['--network-control-plane-mtu', '499'], /network control plane MTU: 499/],
+    [['--default-address-pool', 'base=10.219.0.0/24,size=16'], /invalid size 16 of address pool/],
+    [['--ip', 'nonsense'], /invalid argument "nonsense" for "--ip"/],
+  ];
+  for (const [args, message] of bad)
+    assert.match(
+      refused(() => load({}, args)),
       message,
-      args.join(' '),
     );
-  }
+  // Each is refused as it is read; that the daemon then ends with these words is the same for all.
+  const [[args, message] = assert.fail()] = bad;
+  await assert.rejects(
+    Engine.start(engined({ args })).then((engine) => engine.discard()),
+    message,
+  );
 });
 
 test('no flag is left out', () => {
