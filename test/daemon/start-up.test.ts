@@ -167,41 +167,28 @@ for (const [what, args, message] of [
   });
 }
 
-test('running: options that the file does not name have their defaults', async () => {
+test('running: a daemon whose file names no option takes over what is left, and ends in order', async (t) => {
   const engine = await Engine.start(engined());
   try {
-    assert.equal(await engine.stop(), 0);
-  } finally {
-    await engine.close();
-  }
-});
-
-test('running: a pidfile of a process that is something else by now is taken over', async () => {
-  const engine = await Engine.start(engined());
-  try {
-    const pidfile = join(engine.dir, 'engine.pid');
-    assert.equal(await engine.stop('SIGKILL'), 'SIGKILL');
-    // This test process is alive, and is no daemon.
-    await writeFile(pidfile, `${process.pid}\n`);
-    await engine.start();
-    assert.equal((await readFile(pidfile, 'utf8')).trim(), String(engine.pid));
-  } finally {
-    await engine.close();
-  }
-});
-
-test('running: the directory of temporary files may be a link, to where others have files', async () => {
-  const engine = await Engine.start(engined());
-  try {
-    const [link, target] = [join(engine.dir, 'data', 'tmp'), join(engine.dir, 'elsewhere')];
-    assert.equal(await engine.stop(), 0);
-    await mkdir(target);
-    await writeFile(join(target, 'note'), 'of somebody else');
-    await symlink(target, link);
-    await engine.start();
-    assert.match((await readdir(target)).toSorted().join(' '), /^engined-[0-9a-f-]{36} note$/);
-    assert.equal(await engine.stop(), 0);
-    assert.deepEqual([await readlink(link), await readdir(target)], [target, ['note']]);
+    await t.test('a pidfile of a process that is something else by now', async () => {
+      const pidfile = join(engine.dir, 'engine.pid');
+      assert.equal(await engine.stop('SIGKILL'), 'SIGKILL');
+      // This test process is alive, and is no daemon.
+      await writeFile(pidfile, `${process.pid}\n`);
+      await engine.start();
+      assert.equal((await readFile(pidfile, 'utf8')).trim(), String(engine.pid));
+    });
+    await t.test('a directory of temporary files that is a link, to where others have files', async () => {
+      const [link, target] = [join(engine.dir, 'data', 'tmp'), join(engine.dir, 'elsewhere')];
+      assert.equal(await engine.stop(), 0);
+      await mkdir(target);
+      await writeFile(join(target, 'note'), 'of somebody else');
+      await symlink(target, link);
+      await engine.start();
+      assert.match((await readdir(target)).toSorted().join(' '), /^engined-[0-9a-f-]{36} note$/);
+      assert.equal(await engine.stop(), 0);
+      assert.deepEqual([await readlink(link), await readdir(target)], [target, ['note']]);
+    });
   } finally {
     await engine.close();
   }
