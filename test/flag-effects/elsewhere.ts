@@ -53,8 +53,7 @@ const REGISTRIES: readonly Place[] = [
 ];
 
 const CLIENTS: readonly Place[] = [
-  place('network/addresses', 'several addresses of every form are served at once', 'hosts'),
-  place('network/addresses', 'the unix socket has mode 0660 and the group', 'group'),
+  place('network/addresses', 'addresses of every form are served at once', 'hosts', 'group'),
   place('security/authorization', 'requests are denied by path, by method and by body', 'authorizationPlugins'),
   place('daemon/traces', 'a start is one trace, from the request to the calls of containerd', 'otlpEndpoint'),
   place('daemon/metrics', 'what containers, pulls and requests do is counted', 'metricsAddr'),
