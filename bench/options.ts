@@ -10,7 +10,7 @@ const USAGE = `npm run bench -- [OPTIONS] measures engined and dockerd by turns 
   --peer VERSION         another dockerd, such as 20.10
   --before MAIN          beside an earlier build, whose dist/bundle/main.js is named
   --history FILE         keeps the results there, a line for each run
-  --storage-driver NAME  for all daemons; with btrfs, TMPDIR has to name a directory on it; snapshotter: that of
+  --storage-driver NAME  for all daemons; with btrfs, they are on a file system of the bench; snapshotter: that of
                          containerd, with the feature of each engine
   --timeline NAME        draws where the time of one action goes: start, exec, pull, push or build
   --scale                asks a daemon that has very many containers and images
