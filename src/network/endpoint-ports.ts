@@ -8,6 +8,7 @@ import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
 import { HELD_ELSEWHERE, type HeldPort, type HoldOptions, holdPort, letGo } from './port-holder.js';
 import { type Family, familyOf } from './subnet.js';
+import type { UnderWay } from './userland-proxy.js';
 
 /** These addresses stand for every address of the host. */
 const ANY = { 4: '0.0.0.0', 6: '::' } as const;
@@ -79,8 +80,8 @@ export class EndpointPorts implements Ports {
     this.#held = [];
   }
 
-  async rest(onEnd: () => void): Promise<void> {
-    await Promise.all(this.#held.map((port) => port.rest(onEnd)));
+  async rest(underWay: UnderWay): Promise<void> {
+    await Promise.all(this.#held.map((port) => port.rest(underWay)));
   }
 
   async #publish(held: readonly HeldPort[], { link }: Publishing): Promise<void> {

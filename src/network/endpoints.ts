@@ -21,6 +21,7 @@ import { EndpointPorts, type PortsOptions } from './endpoint-ports.js';
 import { guardHostLink } from './link-parameters.js';
 import { Sandboxes } from './sandboxes.js';
 import { waysOut, type WayOut } from './ways-out.js';
+import type { UnderWay } from './userland-proxy.js';
 
 export interface EndpointOptions extends PortsOptions {
   readonly netlink: Netlink;
@@ -342,12 +343,9 @@ export class Endpoints {
     );
   }
 
-  /**
-   * Lets published ports take no further connections; resolves when those under way are over. `onEnd` is told of each
-   * that ends.
-   */
-  async rest(onEnd: () => void): Promise<void> {
-    await Promise.all(Array.from(this.#attachments.values(), ({ ports }) => ports.rest(onEnd)));
+  /** Lets published ports take no further connections; resolves when those under way are over, and counts them. */
+  async rest(underWay: UnderWay): Promise<void> {
+    await Promise.all(Array.from(this.#attachments.values(), ({ ports }) => ports.rest(underWay)));
   }
 
   /** Releases what belongs to this process; containers keep their links. */

@@ -165,15 +165,15 @@ export class HostNetworks implements NetworkDriver {
 
   async rest({ quietMs, limitMs }: RestLimits): Promise<void> {
     const over = new AbortController();
-    let ended = 0;
+    const underWay = { ended: 0, waiting: 0 };
     const patience = async (): Promise<void> => {
       for (let spent = 0; spent < limitMs && !over.signal.aborted; spent += quietMs) {
-        const before = ended;
+        const before = underWay.ended;
         await awake(quietMs, over.signal);
-        if (ended === before) return;
+        if (underWay.ended === before && underWay.waiting === 0) return;
       }
     };
-    await Promise.race([this.#endpoints.rest(() => ended++), patience()]);
+    await Promise.race([this.#endpoints.rest(underWay), patience()]);
     over.abort();
   }
 

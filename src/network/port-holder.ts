@@ -9,7 +9,7 @@ import type { PortRequest, PublishedPort } from '../ports/network.js';
 import { closeFd } from '../sys/files/fd.js';
 import { bindPort, dropAllPackets, type PortSocket } from '../sys/net/port-socket.js';
 import type { OuterPort, OuterPorts } from './outer-ports.js';
-import { proxyTcp, proxyUdp, type Proxy } from './userland-proxy.js';
+import { proxyTcp, proxyUdp, type Proxy, type UnderWay } from './userland-proxy.js';
 
 export interface HeldPort {
   readonly port: PublishedPort;
@@ -23,10 +23,10 @@ export interface HeldPort {
   /** Closes the socket of this process. The next one may go on with it. */
   release(): void;
   /**
-   * Takes no further connections; resolves when those under way are over. `onEnd` is told of each that ends. The next
-   * process goes on with the port.
+   * Takes no further connections; resolves when those under way are over, and keeps count of them. The next process
+   * goes on with the port.
    */
-  rest(onEnd: () => void): Promise<void>;
+  rest(underWay: UnderWay): Promise<void>;
   /** Gives the port back: after `release` nobody holds it. */
   drop(): void;
 }

@@ -12,37 +12,56 @@ const UDP_SESSION_MS = 90_000;
 /** Datagrams of further peers are dropped. */
 const MAX_UDP_SESSIONS = 1024;
 
+/** The connections of proxies that take no further ones. */
+export interface UnderWay {
+  /** Those that have ended since. */
+  ended: number;
+  /** Those that the container has not taken yet. The kernel tries again after one second, three and seven. */
+  waiting: number;
+}
+
 export interface Proxy {
   /** Closes the socket; connections under way go on. */
   readonly close: () => void;
-  /** Does the same as `close`; resolves when the connections under way are over. `onEnd` is told of each that ends. */
-  readonly rest: (onEnd: () => void) => Promise<void>;
+  /** Does the same as `close`; resolves when the connections under way are over, and keeps count of them. */
+  readonly rest: (underWay: UnderWay) => Promise<void>;
 }
 
 /** Serves a listening socket, which it owns. */
 export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): Proxy {
-  let tellEnd = (): void => undefined;
+  let underWay: UnderWay = { ended: 0, waiting: 0 };
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
     const upstream = connect({ ...target, allowHalfOpen: true });
     client.on('error', () => upstream.destroy());
     upstream.on('error', () => client.destroy());
+    let isWaiting = true;
+    underWay.waiting++;
+    const taken = (): void => {
+      if (isWaiting) underWay.waiting--;
+      isWaiting = false;
+    };
     upstream.on('connect', () => {
+      taken();
       client.pipe(upstream);
       upstream.pipe(client);
     });
     client.on('close', () => {
       upstream.destroy();
-      tellEnd();
+      underWay.ended++;
     });
-    upstream.on('close', () => client.destroy());
+    upstream.on('close', () => {
+      taken();
+      client.destroy();
+    });
   });
   // A failure, such as too many open descriptors, loses this client only.
   server.on('error', () => undefined);
   server.listen({ fd });
   return {
     close: () => void server.close(),
-    rest: (onEnd) => {
-      tellEnd = onEnd;
+    rest: (all) => {
+      all.waiting += underWay.waiting;
+      underWay = all;
       return new Promise((resolve) => server.close(() => resolve()));
     },
   };

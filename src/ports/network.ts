@@ -129,7 +129,7 @@ export type WantedNetwork = Omit<NetworkRequest, 'enableIpv4' | 'enableIpv6'> & 
 
 /** How long connections that are under way are waited for. */
 export interface RestLimits {
-  /** So long while none of them ends. */
+  /** So long while none of them ends, and none waits to be taken by its container. */
   readonly quietMs: number;
   /** So long in all. */
   readonly limitMs: number;

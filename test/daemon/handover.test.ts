@@ -103,7 +103,10 @@ test('requests, ports, containers and their output go on over upgrades', async (
     createVolume: (name) => dockerOk(engine, ['volume', 'create', name]),
     more: { 'requests over tcp': repeat(20, ping) },
   });
-  t.after(() => load.abandon());
+  t.after(async () => {
+    await load.abandon();
+    await engineOk(engine, ['rm', '-f', 'counter']);
+  });
   for (let round = 0; round < UPGRADES; round++) {
     const before = daemonPid();
     const { code, output } = await upgrade();
