@@ -98,7 +98,7 @@ function ensureDockerd(version) {
       'mount -t proc proc /proc',
       'apt-get -qq update',
       'apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends docker.io iptables iproute2 kmod ' +
-        'pigz procps xz-utils fuse-overlayfs fuse3',
+        'pigz procps xz-utils fuse-overlayfs fuse3 socat',
       'apt-get clean',
     ].join(' && ');
     run('unshare', ['--mount', '--propagation', 'private', 'chroot', fresh, 'sh', '-c', install], {
