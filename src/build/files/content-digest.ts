@@ -8,11 +8,16 @@ import { fsPath } from '../../storage/byte-path.js';
 import { contentXattrs } from '../../storage/copy-attributes.js';
 import { walkTree } from '../../storage/walk-tree.js';
 import { getXattr } from '../../sys/files/xattr.js';
-import { type KeptDigests, nowNs } from './kept-digests.js';
+import { type KeptDigests, nowNs, unsettledMs } from './kept-digests.js';
 import type { LeftOut, SourceFile } from './source-files.js';
 
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW;
 const PIECE = Buffer.allocUnsafe(256 << 10);
+
+/** It takes longer to read so large a file in the next build than to wait until its digest can be kept. */
+const WORTH_WAITING_BYTES = 64n << 20n;
+const MAX_WAIT_MS = 200;
+const pause = new Int32Array(new SharedArrayBuffer(4));
 
 export interface DigestOptions {
   /** Owners do not count, because the copy sets them. */
@@ -47,6 +52,7 @@ function hashEntry(hash: Hash, path: string, at: string, stat: BigIntStats, opti
 function fileDigest(at: string, stat: BigIntStats, known: KeptDigests | undefined): Buffer {
   const found = known?.find(stat);
   if (found !== undefined) return found;
+  if (known && stat.size >= WORTH_WAITING_BYTES) settle(stat.ctimeNs);
   const fd = openSync(fsPath(at), READ);
   try {
     const before = nowNs();
@@ -61,6 +67,12 @@ function fileDigest(at: string, stat: BigIntStats, known: KeptDigests | undefine
   } finally {
     closeSync(fd);
   }
+}
+
+/** Waits until a change of a file would show, unless its file system keeps whole seconds. */
+function settle(ctimeNs: bigint): void {
+  const ms = unsettledMs(ctimeNs);
+  if (ms > 0 && ms <= MAX_WAIT_MS) Atomics.wait(pause, 0, 0, ms);
 }
 
 /** Returns the hash of a file, which has its extended attributes already: its content is to come. */

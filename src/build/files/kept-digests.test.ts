@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { lstatSync, mkdirSync, readFileSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -115,4 +124,16 @@ test('a memory that is torn, of another start of the machine or of another devic
   mkdirSync(digests);
   assert.equal(digestOf(), right);
   rmSync(digests, { recursive: true });
+});
+
+test('a large file that has just been written is waited for, so that the next build does not read it', () => {
+  const large = join(root, 'large');
+  writeFileSync(large, '');
+  truncateSync(large, 64 << 20);
+  const digest = digestOf();
+  const { ctimeNs } = lstatSync(large, { bigint: true });
+  // Where the file system keeps whole seconds nobody waits.
+  assert.ok(isKnown(large) || ctimeNs % 1_000_000_000n === 0n);
+  assert.equal(digestOf(), digest);
+  assert.equal(trueDigest(), digest);
 });

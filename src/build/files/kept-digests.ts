@@ -136,9 +136,18 @@ export function nowNs(): bigint {
   return BigInt(Date.now()) * NS_PER_MS;
 }
 
+/** Returns for how many ms, rounded up, a change might still give a file this change time; not above 0: no more. */
+export function unsettledMs(ctimeNs: bigint): number {
+  return Number((settledNs(ctimeNs) - nowNs()) / NS_PER_MS) + 1;
+}
+
 /** Tells whether a change from now on gives a file another change time than this one. */
 function isSettled(ctimeNs: bigint, now: bigint): boolean {
-  return ctimeNs + (ctimeNs % NS_PER_S === 0n ? COARSE_TICK_NS : TICK_NS) < now;
+  return settledNs(ctimeNs) < now;
+}
+
+function settledNs(ctimeNs: bigint): bigint {
+  return ctimeNs + (ctimeNs % NS_PER_S === 0n ? COARSE_TICK_NS : TICK_NS);
 }
 
 function numbersOf({ ino, size, mtimeNs, ctimeNs }: BigIntStats): readonly bigint[] {
