@@ -9,6 +9,8 @@ export interface Follower {
   until(last: string): Promise<readonly string[]>;
   /** How often it had to come back. */
   readonly returns: () => number;
+  /** Has it not come back once its connection is over. */
+  end(): void;
 }
 
 /** Follows the events of volumes by their cursors. What it sees are names of volumes that were created. */
@@ -63,8 +65,9 @@ function follow(read: () => AsyncGenerator<string>): Follower {
   const seen: string[] = [];
   let wanted: string | undefined;
   let returns = -1;
+  let isOver = false;
   const run = async (): Promise<void> => {
-    for (;;) {
+    while (!isOver) {
       returns++;
       try {
         for await (const one of read()) {
@@ -86,5 +89,8 @@ function follow(read: () => AsyncGenerator<string>): Follower {
       return seen;
     },
     returns: () => returns,
+    end: () => {
+      isOver = true;
+    },
   };
 }

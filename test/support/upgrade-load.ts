@@ -71,6 +71,7 @@ export function startUpgradeLoad(options: UpgradeLoadOptions): UpgradeLoad {
       console.log(`${created.length} events and ${followed.length} lines, each once; ${returns}`);
     },
     abandon: async () => {
+      for (const follower of [events, log]) follower.end();
       for (const load of Object.values(loads)) await load.end();
     },
   };
