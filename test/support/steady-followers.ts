@@ -65,9 +65,9 @@ function follow(read: () => AsyncGenerator<string>): Follower {
   const seen: string[] = [];
   let wanted: string | undefined;
   let returns = -1;
-  let isOver = false;
+  const over = new AbortController();
   const run = async (): Promise<void> => {
-    while (!isOver) {
+    while (!over.signal.aborted) {
       returns++;
       try {
         for await (const one of read()) {
@@ -89,8 +89,6 @@ function follow(read: () => AsyncGenerator<string>): Follower {
       return seen;
     },
     returns: () => returns,
-    end: () => {
-      isOver = true;
-    },
+    end: () => over.abort(),
   };
 }
