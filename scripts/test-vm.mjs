@@ -3,7 +3,8 @@
  * as the first process, control groups of version 2 alone, AppArmor. The machine is emulated by QEMU, so it runs on
  * hosts without virtualization too, and takes ten times as long as a real one. It gets the package of the daemon on a
  * second disk, sends the report of the tests over a serial line, and switches itself off. What it wrote is forgotten.
- * UPGRADES_COUNT=N upgrades the package so often.
+ * UPGRADES_COUNT=50 UPGRADE_PORTS=100 UPGRADE_REQUESTS=200 is the long run of `package`: so many upgrades, published
+ * ports that are probed every 10 ms, and requests in a second, if the machine can do as many.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,6 +23,8 @@ const PROJECT_SIZE = '1G';
 /** The smallest that mkfs.xfs makes, and sparse. */
 const XFS_SIZE = '300M';
 const CONSOLE_LINES = 40;
+/** Variables with numbers that the tests in the machine know. */
+const PASSED_ON = ['UPGRADES_COUNT', 'UPGRADE_PORTS', 'UPGRADE_REQUESTS'];
 /** Node needs these to run the daemon and its tests. */
 const TAKEN_ALONG = ['dist', 'packaging', 'scripts', 'package.json', 'node_modules/.cache/docker-cli'];
 
@@ -42,7 +45,9 @@ function makeProjectDisk(directory, parts) {
   run('truncate', ['-s', XFS_SIZE, join(project, 'xfs.img')]);
   run('mkfs.xfs', ['-q', join(project, 'xfs.img')]);
   writeFileSync(join(project, 'parts'), parts.map((part) => `${part}\n`).join(''));
-  writeFileSync(join(project, 'environment'), `UPGRADES_COUNT=${Number(process.env.UPGRADES_COUNT ?? 1)}\n`);
+  const counts = PASSED_ON.filter((name) => process.env[name] !== undefined);
+  const lines = counts.map((name) => `${name}=${Number(process.env[name])}\n`);
+  writeFileSync(join(project, 'environment'), lines.join(''));
   const disk = join(directory, 'project.img');
   makeDisk(project, disk, PROJECT_SIZE);
   rmSync(project, { recursive: true });
