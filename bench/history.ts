@@ -22,12 +22,24 @@ const TOP = 50;
 /** So many of the newest results are drawn. */
 const DRAWN = 40;
 
+/** Says what was measured. A copy of the source without its history is measured, too, in a root of another release. */
+function sourceOf(root: string): Pick<HistoryLine, 'commit' | 'isChanged'> {
+  const git = (...args: string[]): string =>
+    execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  try {
+    return {
+      commit: git('rev-parse', '--short', 'HEAD'),
+      isChanged: git('status', '--porcelain', '--untracked-files=no') !== '',
+    };
+  } catch {
+    return { commit: 'unknown', isChanged: false };
+  }
+}
+
 function lineOf({ date, machine, versions, comparisons }: Run, root: string): HistoryLine {
-  const git = (...args: string[]): string => execFileSync('git', args, { cwd: root, encoding: 'utf8' }).trim();
   return {
     date,
-    commit: git('rev-parse', '--short', 'HEAD'),
-    isChanged: git('status', '--porcelain', '--untracked-files=no') !== '',
+    ...sourceOf(root),
     machine,
     versions,
     figures: comparisons.map(({ medians, samples: _samples, alone: _alone, ...rest }) => ({

@@ -4,9 +4,8 @@
  *
  * A file is known by its inode, its size and its times. Its change time (ctime) is the kernel's: nobody can set it, and
  * a file that was written, or put in the place of another one, has a new one. So a digest is not kept while a change
- * could still get the same time, unless the daemon has made it of the bytes that it wrote into a new file, and none is
- * believed after a restart of the machine, which may have torn files whose
- * inodes are whole.
+ * could still get the same time, unless the daemon has made it of the bytes that it wrote into a new file. None is
+ * believed after a restart of the machine, which may have torn files whose inodes are whole.
  *
  * The digests are in one file:
  *
