@@ -152,7 +152,7 @@ test('zstd and plain layers are extracted like gzip ones', async () => {
 
 test('concurrent pulls share every layer, and one that leaves hurts no other', async () => {
   const layers = Array.from({ length: 6 }, (_, index) =>
-    generatedLayer({ root: `d${index}`, bytes: 4 << 20, files: 50, seed: index + 1 }),
+    generatedLayer({ root: `d${index}`, bytes: 1 << 20, files: 50, seed: index + 1 }),
   );
   const image = buildImage({ layers });
   const other = buildImage({ layers: layers.slice(0, 4), config: { Env: ['OTHER=1'] } });
@@ -179,7 +179,7 @@ test('concurrent pulls share every layer, and one that leaves hurts no other', a
 test('a pull that interests nobody any more is cancelled and leaves nothing', async () => {
   const image = buildImage({
     layers: Array.from({ length: 5 }, (_, index) =>
-      generatedLayer({ root: `d${index}`, bytes: 20 << 20, files: 20, seed: index + 20 }),
+      generatedLayer({ root: `d${index}`, bytes: 4 << 20, files: 20, seed: index + 20 }),
     ),
   });
   await pushImage(registry.url, 'cancelled', 'latest', image);
@@ -208,7 +208,7 @@ test('a pull that interests nobody any more is cancelled and leaves nothing', as
 test('progress never goes backwards nor above its total', async () => {
   const image = buildImage({
     layers: Array.from({ length: 4 }, (_, index) =>
-      generatedLayer({ root: `d${index}`, bytes: 10 << 20, files: 100, seed: index + 50 }),
+      generatedLayer({ root: `d${index}`, bytes: 2 << 20, files: 100, seed: index + 50 }),
     ),
   });
   await pushImage(registry.url, 'monotone', 'latest', image);

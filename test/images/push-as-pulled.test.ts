@@ -32,8 +32,8 @@ before(async () => {
   cleanup.add(() => engine.close());
   image = buildImage({
     layers: [
-      generatedLayer({ root: 'low', bytes: 12 << 20, files: 60, seed: 5 }),
-      generatedLayer({ root: 'high', bytes: 5 << 20, files: 20, seed: 6 }),
+      generatedLayer({ root: 'low', bytes: 3 << 20, files: 60, seed: 5 }),
+      generatedLayer({ root: 'high', bytes: 2 << 20, files: 20, seed: 6 }),
     ],
   });
   await pushImage(source.url, 'team/app', 'v1', image);

@@ -51,7 +51,7 @@ before(async () => {
   engine = await startEngineUnderTest();
   cleanup.add(() => engine.close());
   image = buildImage({
-    layers: [buildLayer(everyFileType()), generatedLayer({ root: 'data', bytes: 12 << 20, files: 60, seed: 5 })],
+    layers: [buildLayer(everyFileType()), generatedLayer({ root: 'data', bytes: 3 << 20, files: 60, seed: 5 })],
   });
   await pushImage(source.url, 'team/app', 'v1', image);
   pulled = `${source.host}/team/app:v1`;
@@ -285,7 +285,7 @@ test('a registry that does not take schema 2 gets the OCI format', own, async (t
 
 test('an upload that breaks goes on where it stood', own, async (t) => {
   const registry = await registryFor(t);
-  const proxy = await startCuttingProxy(registry.host, { up: 5 << 20, maxCuts: 1 });
+  const proxy = await startCuttingProxy(registry.host, { up: 1 << 20, maxCuts: 1 });
   t.after(() => proxy.stop());
   const name = `${proxy.host}/broken`;
   await tag(`${name}:v1`);

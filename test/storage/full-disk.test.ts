@@ -224,7 +224,7 @@ function onSmallDisk(kind: EngineKind, megabytes: number): EngineKind {
 }
 
 test('a full disk: the pull fails and says why, what there was stays, and there is room again', async () => {
-  const small = await Engine.start(onSmallDisk(engined({ args: ['--max-download-attempts', '1'] }), 60));
+  const small = await Engine.start(onSmallDisk(engined({ args: ['--max-download-attempts', '1'] }), 32));
   try {
     await pullOk(small, image);
     const big = await startRegistry();
@@ -233,7 +233,7 @@ test('a full disk: the pull fails and says why, what there was stays, and there 
         big.url,
         'too/big',
         '1',
-        buildImage({ layers: [generatedLayer({ root: 'srv', bytes: 80_000_000, files: 100, seed: 9 })] }),
+        buildImage({ layers: [generatedLayer({ root: 'srv', bytes: 40_000_000, files: 100, seed: 9 })] }),
       );
       for (let attempt = 0; attempt < 2; attempt++) {
         const { error } = await pull(small, `${big.host}/too/big:1`);
