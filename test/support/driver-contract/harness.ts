@@ -13,6 +13,8 @@ import { detachMount, mountPointsBelow } from '../../../src/sys/mount/mount.js';
 import { createWorkerPool } from '../../../src/workers/pool.js';
 import { type LayerEntry, sha256, tarOf } from '../image-builder.js';
 
+/** Chains of random layers, each of another seed. The long run: CHAINS=100. */
+const CHAINS = Number(process.env['CHAINS'] ?? 6);
 /** So many layers can be below a container: with its own two, as many as a store takes. */
 export const MOUNTABLE_DEPTH = 126;
 
@@ -22,7 +24,7 @@ export interface TestPlace {
   readonly directory?: string;
   /** Lets a test damage a layer in this directory. */
   readonly makeWritable?: (directory: string) => void;
-  /** Layers of a deep chain, and chains of random layers. Default: `MOUNTABLE_DEPTH` and 12. */
+  /** Layers of a deep chain, and chains of random layers. Default: `MOUNTABLE_DEPTH` and `CHAINS`. */
   readonly sizes?: { readonly depth: number; readonly chains: number };
   /** Things that its file system cannot do. */
   readonly cannot?: readonly Inability[];
@@ -53,7 +55,7 @@ export class DriverHarness {
   }
 
   get sizes(): NonNullable<TestPlace['sizes']> {
-    return this.place.sizes ?? { depth: MOUNTABLE_DEPTH, chains: 12 };
+    return this.place.sizes ?? { depth: MOUNTABLE_DEPTH, chains: CHAINS };
   }
 
   can(what: Inability): boolean {
