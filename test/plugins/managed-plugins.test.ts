@@ -1,11 +1,14 @@
-/** Managed plugins: made, enabled, used as drivers, and there again after the daemon was killed. */
+/**
+ * Managed plugins: made, enabled, used as drivers, and there again after the daemon was killed. The first one, and that
+ * of a registry, are managed with the CLI, the others by the requests that it makes.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { type CliResult, docker } from '../support/cli.js';
+import { type CliResult, docker, dockerOk } from '../support/cli.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -32,6 +35,7 @@ before(async () => {
 after(() => cleanup.run());
 
 const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
+const byCli = (...args: string[]): Promise<string> => dockerOk(engine, args);
 const cli = (args: readonly string[]): Promise<CliResult> => attempt(engine, args);
 
 /** The process of the only plugin that runs, as the supervisor knows it; '' for none. */
@@ -58,7 +62,9 @@ async function create(
 ): Promise<void> {
   const dir = makePluginDir({ ...pluginConfig(types, mode), ...more });
   try {
-    await ok('plugin', 'create', name, dir);
+    const body = execFileSync('tar', ['-c', '-C', dir, 'config.json', 'rootfs'], { maxBuffer: 64 << 20 });
+    const headers = { 'Content-Type': 'application/x-tar' };
+    await callJson(engine.socketPath, 'POST', `/plugins/create?name=${encodeURIComponent(name)}`, { body, headers });
   } finally {
     rmSync(dir, { recursive: true });
   }
@@ -67,7 +73,10 @@ async function create(
 
 describe('a managed volume plugin', () => {
   test('is made of a directory, shown and listed', async () => {
-    await create('team/volumes', ['docker.volumedriver/1.0']);
+    const dir = makePluginDir(pluginConfig(['docker.volumedriver/1.0']));
+    cleanup.add(async () => rmSync(dir, { recursive: true }));
+    await byCli('plugin', 'create', 'team/volumes', dir);
+    await byCli('plugin', 'set', 'team/volumes', `runtime.source=${runtime.dir}`);
     const [shown] = JSON.parse(await ok('plugin', 'inspect', 'team/volumes')) as [Record<string, unknown>];
     assert.equal(shown['Name'], 'team/volumes:latest');
     assert.equal(shown['Enabled'], false);
@@ -77,7 +86,7 @@ describe('a managed volume plugin', () => {
 
   test('is enabled, mounts volumes for containers, and is in use meanwhile', async () => {
     await ok('plugin', 'set', 'team/volumes', 'COLOUR=blue');
-    await ok('plugin', 'enable', 'team/volumes');
+    await byCli('plugin', 'enable', 'team/volumes');
     await ok('volume', 'create', '-d', 'team/volumes', 'one');
     assert.equal(await ok('volume', 'inspect', '-f', '{{.Driver}}', 'one'), 'team/volumes:latest');
     assert.equal(await ok('run', '--rm', '-v', 'one:/data', image, 'cat', '/data/colour'), 'blue');
@@ -124,10 +133,10 @@ describe('a managed volume plugin', () => {
 
   test('is removed with what it had', async () => {
     await ok('volume', 'rm', 'one', 'astray');
-    await ok('plugin', 'disable', 'team/volumes');
+    await byCli('plugin', 'disable', 'team/volumes');
     const disabled = await cli(['volume', 'create', '-d', 'team/volumes', 'late']);
     assert.match(disabled.stderr, /plugin team\/volumes found but disabled/);
-    await ok('plugin', 'rm', 'team/volumes');
+    await byCli('plugin', 'rm', 'team/volumes');
     assert.equal(await ok('plugin', 'ls', '-q'), '');
     assert.deepEqual(readdirSync(join(engine.dir, 'data/plugins')), []);
   });

@@ -34,6 +34,8 @@ const FIELD = /^\{\{(?<json>json )?(?<path>(?:\.[A-Za-z]+)+)\}\}$/;
 /** These can be printed of containers in a list. */
 const COLUMN = /^\{\{\.(?:Names|Status)\}\}$/;
 const SHORT_ID = 12;
+/** So long the CLI lets a plugin take for an answer. */
+const PLUGIN_SECONDS = 30;
 
 /** By the words with which a command line begins; `run` is given what follows them and the flags. */
 const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
@@ -67,6 +69,17 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
     'ps',
     { flags: { '-a': 'alone', '-q': 'alone', '-aq': 'alone', '--no-trunc': 'alone', '--format': COLUMN }, run: list },
   ],
+  ['plugin rm', each({ '-f': 'alone' }, 'DELETE', (name, flags) => `/plugins/${name}?${removal(flags)}`)],
+  ['plugin disable', each({ '-f': 'alone' }, 'POST', (name, flags) => `/plugins/${name}/disable?${removal(flags)}`)],
+  [
+    'plugin enable',
+    each(
+      { '--timeout': 'value' },
+      'POST',
+      (name, flags) => `/plugins/${name}/enable?timeout=${flags.get('--timeout')?.[0] ?? PLUGIN_SECONDS}`,
+    ),
+  ],
+  ['plugin set', { flags: {}, run: setPlugin }],
   ['volume create', { flags: { '-d': 'value', '-o': PAIR, '--label': PAIR }, run: createVolume }],
   ['network connect', { flags: {}, run: (engine, words) => join(engine, 'connect', words) }],
   [
@@ -296,6 +309,12 @@ async function list(engine: Engine, _: readonly string[], flags: Flags): Promise
 
 const pairs = (flags: Flags, flag: string): Readonly<Record<string, string>> =>
   Object.fromEntries((flags.get(flag) ?? []).map(split));
+
+async function setPlugin(engine: Engine, [name = '', ...json]: readonly string[]): Promise<string> {
+  const reply = await call(engine.socketPath, 'POST', `/plugins/${encodeURIComponent(name)}/set`, { json });
+  if (reply.status >= 400) throw new Error(`1: ${refusal(reply)}`);
+  return '';
+}
 
 async function createVolume(engine: Engine, [name = '']: readonly string[], flags: Flags): Promise<string> {
   const json = {
