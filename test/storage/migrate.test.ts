@@ -27,13 +27,13 @@ interface Outcome {
 }
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
-const IMAGES = Number(process.env['MIGRATE_IMAGES'] ?? 6);
+const IMAGES = Number(process.env['MIGRATE_IMAGES'] ?? 4);
 /** The last test starts the fourth. */
 const CONTAINERS = Math.max(4, IMAGES / 2);
 /** Lines of progress after which a run is killed. Together they reach into the copies of containers. */
-const KILLED_AFTER = IMAGES < 20 ? [2, 4, 5, 4, 3] : [2, 6, 9, 4, 3];
+const KILLED_AFTER = IMAGES < 20 ? [3, 5, 4] : [2, 6, 9, 4, 3];
 /** The way back is killed less often: what it was doing is found again by the same code. */
-const KILLED_AFTER_BACK = IMAGES < 20 ? [4, 5] : KILLED_AFTER;
+const KILLED_AFTER_BACK = IMAGES < 20 ? [6] : KILLED_AFTER;
 
 describe('migrate', { skip: noBtrfs() }, () => {
   const cleanup = new Cleanup();
@@ -200,8 +200,10 @@ describe('migrate', { skip: noBtrfs() }, () => {
       assert.deepEqual(await seen(), before1);
       const report = await callJson<{ findings: unknown[] }>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
       assert.deepEqual(report.findings, []);
-      assert.equal(await engineOk(engine, ['start', '-a', 'c3']), '3');
-      before1 = await seen();
+      if (to === 'btrfs') {
+        assert.equal(await engineOk(engine, ['start', '-a', 'c3']), '3');
+        before1 = await seen();
+      }
       await engine.stop();
       const removed = await migrate(['--remove', from]);
       assert.equal(removed.code, 0, removed.output);
@@ -213,6 +215,7 @@ describe('migrate', { skip: noBtrfs() }, () => {
     await engine.start();
     assert.match(engine.log, /a migration was not finished and cannot go on/);
     assert.deepEqual(await seen(), before1);
+    assert.equal(await engineOk(engine, ['start', '-a', 'c3']), '3');
     await engine.stop();
     await refused(['--to', 'btrfs'], /already holds data of the storage driver btrfs/);
     await refused(
