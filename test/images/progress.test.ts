@@ -134,6 +134,8 @@ function checkClassic(lines: readonly Line[], image: BuiltImage, where: string):
   }
 }
 
+/** Pulls with random faults. The long run: PROGRESS_ROUNDS=1000. */
+const ROUNDS = Number(process.env['PROGRESS_ROUNDS'] ?? 60);
 /** The first rounds have each outcome with every seed: a pull that ends, one with its layers, one cut, one broken. */
 const FIRST_ROUNDS = [
   { layers: [0, 1], cut: 0, broken: false },
@@ -150,7 +152,7 @@ test(
     const below = randomNumbers(seed);
     const chance = (percent: number): boolean => below(100) < percent;
     const outcomes = { done: 0, failed: 0, retried: 0, cached: 0 };
-    for (let round = 0; round < 120; round++) {
+    for (let round = 0; round < ROUNDS; round++) {
       const where = `seed ${seed}, round ${round}`;
       const first = FIRST_ROUNDS[round];
       const chosen = first?.layers ?? Array.from({ length: below(6) }, () => below(pool.length));
@@ -221,7 +223,7 @@ test('a record says where from, what failed and when it goes on', async () => {
 
 test('a thousand readers of one pull all see it to its end', { timeout: 300_000 }, async () => {
   const image = buildImage({
-    layers: [1, 2, 3].map((seed) => generatedLayer({ root: `k${seed}`, bytes: 8 << 20, files: 20, seed: seed + 90 })),
+    layers: [1, 2, 3].map((seed) => generatedLayer({ root: `k${seed}`, bytes: 4 << 20, files: 20, seed: seed + 90 })),
   });
   publish(image, 'crowd');
   const all = await Promise.all(
