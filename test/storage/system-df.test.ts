@@ -49,8 +49,8 @@ function clientSum({ LayersSize, Containers, Volumes }: Usage): number {
 test('the whole agrees with du, and so do the sums of clients, with images of large and of small files', async () => {
   const image = buildImage({
     layers: [
-      generatedLayer({ root: 'large', bytes: 64 << 20, files: 8, seed: 1 }),
-      generatedLayer({ root: 'small', bytes: 3 << 20, files: 5000, seed: 2 }),
+      generatedLayer({ root: 'large', bytes: 64 << 20, files: 8, seed: 1, compression: 'none' }),
+      generatedLayer({ root: 'small', bytes: 3 << 20, files: 5000, seed: 2, compression: 'none' }),
     ],
     config: {},
   });
