@@ -18,7 +18,12 @@ else {
   const disk = new BtrfsDisk();
   const directory = join(disk.path, 'stores');
   mkdirSync(directory);
-  testDriver(storageDriver('btrfs'), { directory, makeWritable: (path) => setReadOnly(path, false) });
+  // A container is one snapshot here, whatever is below it, and each layer is a snapshot of the one below.
+  testDriver(storageDriver('btrfs'), {
+    directory,
+    makeWritable: (path) => setReadOnly(path, false),
+    sizes: { depth: 20 },
+  });
   after(() => disk.remove());
 
   test('what a layer has alone counts, whether it came to the disk before its snapshot was made or not', () => {

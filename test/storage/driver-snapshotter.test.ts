@@ -12,7 +12,7 @@ import { snapshotterRow } from '../../src/storage/drivers/index.js';
 import { detachMount, mountFileSystem } from '../../src/sys/mount/mount.js';
 import { ALL_TESTS, testDriver } from '../support/driver-contract/contract.js';
 import { FILE_TESTS } from '../support/driver-contract/files.js';
-import { DriverHarness, MOUNTABLE_DEPTH } from '../support/driver-contract/harness.js';
+import { DriverHarness } from '../support/driver-contract/harness.js';
 import { SupervisorHarness } from '../support/supervisor-harness.js';
 
 const harness = new SupervisorHarness();
@@ -43,7 +43,7 @@ test('a process that is killed leaves whole layers, and no snapshot that nothing
 });
 
 // Each layer is several calls of the supervisor, so chains of random ones take long here.
-testDriver(snapshotterRow(snapshots), { sizes: { depth: MOUNTABLE_DEPTH, chains: 2 } }, others);
+testDriver(snapshotterRow(snapshots), { sizes: { chains: 2 } }, others);
 
 test('a copy of a data root is refused while one supervisor serves both, and a moved one is not', async () => {
   const h = new DriverHarness(snapshotterRow(snapshots));

@@ -18,6 +18,11 @@ const CHAINS = Number(process.env['CHAINS'] ?? 6);
 /** So many layers can be below a container: with its own two, as many as a store takes. */
 export const MOUNTABLE_DEPTH = 126;
 
+interface Sizes {
+  readonly depth: number;
+  readonly chains: number;
+}
+
 /** Things that are special about the tests of a driver. */
 export interface TestPlace {
   /** A directory of a file system that the driver needs. */
@@ -25,7 +30,7 @@ export interface TestPlace {
   /** Lets a test damage a layer in this directory. */
   readonly makeWritable?: (directory: string) => void;
   /** Layers of a deep chain, and chains of random layers. Default: `MOUNTABLE_DEPTH` and `CHAINS`. */
-  readonly sizes?: { readonly depth: number; readonly chains: number };
+  readonly sizes?: Partial<Sizes>;
   /** Things that its file system cannot do. */
   readonly cannot?: readonly Inability[];
 }
@@ -54,8 +59,8 @@ export class DriverHarness {
     this.place.makeWritable?.(directory);
   }
 
-  get sizes(): NonNullable<TestPlace['sizes']> {
-    return this.place.sizes ?? { depth: MOUNTABLE_DEPTH, chains: CHAINS };
+  get sizes(): Sizes {
+    return { depth: MOUNTABLE_DEPTH, chains: CHAINS, ...this.place.sizes };
   }
 
   can(what: Inability): boolean {
