@@ -31,11 +31,13 @@ async function runAll(forms: readonly Form[]): Promise<void> {
 }
 
 test('commands of the CLI end when their input does', async () => {
-  await runAll(doors.filter(({ name }) => name !== 'tcp').flatMap((door) => cliForms(door, webs.get(door) ?? '')));
+  const forms = doors.filter(({ name }) => name !== 'tcp').flatMap((door) => cliForms(door, webs.get(door) ?? ''));
+  // TLS has an end of its own for each direction; how much came before it is told behind the socket.
+  await runAll(forms.filter(({ name }) => name.startsWith('unix') || name.endsWith('</dev/null')));
 });
 
 test('attach and exec on bare connections see the end of input whenever it comes', async () => {
   const forms = doors.flatMap((door) => rawForms(door, webs.get(door) ?? ''));
-  // Without an upgrade it is the same behind each door.
-  await runAll(forms.filter(({ name }) => name.startsWith('unix') || !name.includes('plain')));
+  // Without an upgrade, and on a terminal, it is the same behind each door.
+  await runAll(forms.filter(({ name }) => name.startsWith('unix') || !/plain|with a terminal/.test(name)));
 });

@@ -18,6 +18,15 @@ export const CASES: readonly TableCase[] = [
   ...RUN_CASES,
 ];
 
+/** Those that are about files: what is copied, what stages give each other, and what commands leave. */
+export const FILE_CASES: ReadonlySet<TableCase> = new Set([
+  ...COPY_CASES,
+  ...COPY_FLAG_CASES,
+  ...ADD_CASES,
+  ...FILE_AND_STAGE_CASES,
+  ...RUN_CASES,
+]);
+
 /** Features that this builder lacks, names of chance, and what differs in nothing from what other cases show. */
 const NOT_CLASSIC = [
   /^(?:expansion|chmod|exclude|ignore|a document|run a mount|a stage that) /,
