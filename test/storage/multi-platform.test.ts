@@ -1,6 +1,7 @@
 /**
  * An index whose images of several platforms are here is one image with one ID, where images are kept in the
- * supervisor: the same requests and the same answers from dockerd with its store in containerd and from this engine.
+ * supervisor: the same requests and the same answers from dockerd with its store in containerd and from this engine. As
+ * dockerd's answers stay the same, it is asked for all of them with ENGINE_UNDER_TEST=dockerd only.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -12,7 +13,7 @@ import { docker, dockerOk } from '../support/cli.js';
 import { dockerd, whyNoDockerd } from '../support/dockerd.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
-import { engined } from '../support/engined.js';
+import { engined, isTestingDockerd } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
 import { inArchive, load } from '../support/image-archives.js';
 import {
@@ -299,7 +300,8 @@ describe('dockerd', { skip: whyNoDockerd() }, () => {
     engine = await startOn(own, dockerd({ args: ['--feature', 'containerd-snapshotter=true'] }));
   });
   after(() => own.run());
-  sharedTests(() => engine);
+  if (isTestingDockerd()) sharedTests(() => engine);
+  else pullAndInspect(() => engine);
 });
 
 async function startOn(own: Cleanup, kind: EngineKind): Promise<Engine> {
