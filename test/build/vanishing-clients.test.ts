@@ -109,7 +109,7 @@ const isThere = (what: RegExp): Promise<unknown> =>
   );
 
 /** A context of a stage that takes a while to copy: many files. */
-const MANY = 'RUN mkdir /many && cd /many && seq 10000 | xargs touch';
+const MANY = 'RUN mkdir /many && cd /many && seq 5000 | xargs touch';
 const HELD_BASE = (): string => `${gate.host}/held/busybox:1`;
 
 describe('a client of BuildKit vanishes', { skip }, () => {

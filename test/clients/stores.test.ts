@@ -8,7 +8,7 @@ import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
 import { Cleanup } from '../support/cleanup.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { kindOn } from '../support/engined.js';
-import { type ImageScene, pullAndImages } from '../support/images-by-cli.js';
+import { type ImageScene, layersByCli, pullAndImages } from '../support/images-by-cli.js';
 import { OTHER_STORES } from '../support/tested-store.js';
 
 for (const store of OTHER_STORES)
@@ -22,7 +22,9 @@ for (const store of OTHER_STORES)
     });
     after(() => cleanup.run());
 
-    pullAndImages(() => scene);
+    // The snapshots of containerd come with its own store of images; a driver only keeps layers.
+    const declare = store === 'snapshotter' ? pullAndImages : layersByCli;
+    declare(() => scene);
   });
 
 /** Has the daemons that are started next keep their files on a btrfs. */

@@ -14,10 +14,21 @@ export interface ImageScene {
   readonly store: Store;
 }
 
-/** Declares the tests of pulls, and then those of what was pulled. */
+/** Declares the tests of pulls, and then those of what was pulled: for a store that keeps images its own way. */
 export function pullAndImages(scene: () => ImageScene): void {
+  pullsOfLayers(scene);
   pulls(scene);
   images(scene);
+  imagesOfLayers(scene);
+}
+
+/**
+ * Declares the tests that see a storage driver. All drivers have their images, names and answers of registries from
+ * the same code, which `pullAndImages` tests with the default one.
+ */
+export function layersByCli(scene: () => ImageScene): void {
+  pullsOfLayers(scene);
+  imagesOfLayers(scene);
 }
 
 function toolsOf(scene: () => ImageScene) {
@@ -30,8 +41,8 @@ function toolsOf(scene: () => ImageScene) {
   };
 }
 
-function pulls(scene: () => ImageScene): void {
-  const { cli, ok, image, id, isContainerdOfDockerd } = toolsOf(scene);
+function pullsOfLayers(scene: () => ImageScene): void {
+  const { ok, image } = toolsOf(scene);
 
   test('a first pull shows each layer and ends with digest and status', async () => {
     await ok('rmi', image());
@@ -48,6 +59,10 @@ function pulls(scene: () => ImageScene): void {
       image(),
     ]);
   });
+}
+
+function pulls(scene: () => ImageScene): void {
+  const { cli, ok, image, id, isContainerdOfDockerd } = toolsOf(scene);
 
   test('a second pull says that the image is up to date', async () => {
     const lines = (await ok('pull', image())).split('\n');
@@ -89,7 +104,7 @@ function pulls(scene: () => ImageScene): void {
 }
 
 function images(scene: () => ImageScene): void {
-  const { cli, ok, field, image, id, isContainerdOfDockerd } = toolsOf(scene);
+  const { cli, ok, field, image, id } = toolsOf(scene);
 
   test('images lists name, tag, ID and digest', async () => {
     const row = await ok(
@@ -105,20 +120,6 @@ function images(scene: () => ImageScene): void {
     assert.match(await ok('images'), /^REPOSITORY +TAG +IMAGE ID +CREATED +SIZE\n/);
   });
 
-  test('inspect shows the configuration and the layers', async () => {
-    assert.equal(
-      await field(image(), '{{.Id}} {{.Os}}/{{.Architecture}} {{json .Config.Cmd}}'),
-      `${id()} linux/amd64 ["sh"]`,
-    );
-    assert.deepEqual(
-      JSON.parse(await field(image(), '{{json .RootFS.Layers}}')),
-      scene().registry.image.layers.map((layer) => layer.diffId),
-    );
-    assert.deepEqual(JSON.parse(await field(image(), '{{json .RepoDigests}}')), [
-      `${scene().registry.host}/test/busybox@${scene().registry.image.digest}`,
-    ]);
-  });
-
   test('history shows one line a layer, newest first', async () => {
     const lines = (await ok('history', '--no-trunc', '--format', '{{.ID}}|{{.CreatedBy}}', image())).split('\n');
     assert.deepEqual(lines, [`${id()}|layer 1`, '<missing>|layer 0']);
@@ -131,6 +132,24 @@ function images(scene: () => ImageScene): void {
     const again = await cli(['rmi', 'local/copy:two']);
     assert.equal(again.status, 1);
     assert.match(again.stderr, /No such image: local\/copy:two/);
+  });
+}
+
+function imagesOfLayers(scene: () => ImageScene): void {
+  const { ok, field, image, id, isContainerdOfDockerd } = toolsOf(scene);
+
+  test('inspect shows the configuration and the layers', async () => {
+    assert.equal(
+      await field(image(), '{{.Id}} {{.Os}}/{{.Architecture}} {{json .Config.Cmd}}'),
+      `${id()} linux/amd64 ["sh"]`,
+    );
+    assert.deepEqual(
+      JSON.parse(await field(image(), '{{json .RootFS.Layers}}')),
+      scene().registry.image.layers.map((layer) => layer.diffId),
+    );
+    assert.deepEqual(JSON.parse(await field(image(), '{{json .RepoDigests}}')), [
+      `${scene().registry.host}/test/busybox@${scene().registry.image.digest}`,
+    ]);
   });
 
   test('rmi of the last name deletes image and layers; it can be pulled again', async () => {
