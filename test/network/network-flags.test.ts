@@ -12,6 +12,7 @@ import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { FlaggedDaemons, type Scene } from '../support/flagged-daemons.js';
+import { callJson } from '../support/http.js';
 import { ip, links, rules, withSwitch } from '../support/kernel-network.js';
 
 const daemons = new FlaggedDaemons();
@@ -29,26 +30,30 @@ const isMasqueraded = (bridge: string): boolean => rules('iptables').includes(`!
 const IPV4_FORWARD = '/proc/sys/net/ipv4/ip_forward';
 const IPV6_FORWARD = '/proc/sys/net/ipv6/conf/all/forwarding';
 
+/** Whether the kernel forwards, and what it does with what no rule is about, while a daemon runs. */
+const forwarding = (): readonly [isOn: boolean, policy: string | undefined] => [
+  readFileSync(IPV4_FORWARD, 'utf8').trim() === '1',
+  /^:FORWARD (\w+)/m.exec(rules('iptables'))?.[1],
+];
+
+const accept = (): void => void execFileSync('iptables', ['-P', 'FORWARD', 'ACCEPT']);
+
+/**
+ * Runs a daemon on a machine that forwards, or does not, and accepts what no rule is about. Forwarding is switched on,
+ * with a policy to drop, unless it is on already or the flags say otherwise.
+ */
+async function withForwarding(initially: '0' | '1', body: () => Promise<void>): Promise<void> {
+  accept();
+  await withSwitch(IPV4_FORWARD, initially, body).finally(accept);
+}
+
 test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of bridge and containers', () =>
   withSwitch(IPV6_FORWARD, '1', () =>
     daemons.with(
-      [
-        '--bip',
-        '10.218.0.1/16',
-        '--fixed-cidr',
-        '10.218.7.0/24',
-        '--default-gateway',
-        '10.218.0.9',
-        '--ipv6',
-        '--bip6',
-        'fd00:218::1/64',
-        '--fixed-cidr-v6',
-        'fd00:218::7:0/112',
-        '--default-gateway-v6',
-        'fd00:218::9',
-        '--mtu',
-        '1380',
-      ],
+      (
+        '--bip 10.218.0.1/16 --fixed-cidr 10.218.7.0/24 --default-gateway 10.218.0.9 --ipv6 --bip6 fd00:218::1/64 ' +
+        '--fixed-cidr-v6 fd00:218::7:0/112 --default-gateway-v6 fd00:218::9 --mtu 1380'
+      ).split(' '),
       async (scene) => {
         const addresses = ip('-o', 'addr', 'show', scene.bridge);
         assert.match(addresses, /inet 10\.218\.0\.1\/16 /);
@@ -99,34 +104,6 @@ test('icc and userland-proxy, switched off', (context) =>
     });
   }));
 
-test('ip-forward and ip-forward-no-drop: forwarding is on with a policy to drop unless told not to', async () => {
-  const policy = (): string | undefined => /^:FORWARD (\w+)/m.exec(rules('iptables'))?.[1];
-  const isForwarding = (): boolean => readFileSync(IPV4_FORWARD, 'utf8').trim() === '1';
-  const accept = (): void => void execFileSync('iptables', ['-P', 'FORWARD', 'ACCEPT']);
-  accept();
-  for (const [args, initially, forwards, wanted] of [
-    [['--ip-forward=false'], '0', false, 'ACCEPT'],
-    [['--ip-forward-no-drop'], '0', true, 'ACCEPT'],
-    [[], '1', true, 'ACCEPT'],
-  ] as const) {
-    await withSwitch(IPV4_FORWARD, initially, () =>
-      daemons.with(args, () => {
-        assert.deepEqual([isForwarding(), policy()], [forwards, wanted], args.join(' '));
-        return Promise.resolve();
-      }),
-    );
-  }
-  await withSwitch(IPV4_FORWARD, '0', async () => {
-    const engine = await Engine.start(engined());
-    try {
-      assert.deepEqual([isForwarding(), policy()], [true, 'DROP']);
-    } finally {
-      await engine.discard();
-      accept();
-    }
-  });
-});
-
 test('firewall-backend: nftables writes a table of our own', async () => {
   const tables = (): string => execFileSync('nft', ['list', 'tables'], { encoding: 'utf8' });
   const [four, six] = [rules('iptables'), rules('ip6tables')];
@@ -162,33 +139,33 @@ test('iptables and ip6tables: switched off, no rule is touched; ports are served
   });
 });
 
-test('bridge: one that is there is used as it is and stays; with none there is no default network', async () => {
+test('bridge: one that is there is used as it is and stays; ip-forward=false: so does forwarding', async () => {
   const name = `engx${randomBytes(3).toString('hex')}`;
   ip('link', 'add', name, 'type', 'bridge');
   try {
     ip('addr', 'add', '10.218.20.1/24', 'dev', name);
     ip('link', 'set', name, 'up');
-    await daemons.with(['--bridge', name], async (scene) => {
-      await scene.run('one');
-      assert.match(await scene.inside('one', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.218\.20\.\d+\/24/);
-      assert.match(ip('-o', 'link', 'show', 'master', name), /veth/);
-    });
+    await withForwarding('0', () =>
+      daemons.with(['--bridge', name, '--ip-forward=false'], async (scene) => {
+        assert.deepEqual(forwarding(), [false, 'ACCEPT']);
+        await scene.run('one');
+        assert.match(await scene.inside('one', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.218\.20\.\d+\/24/);
+        assert.match(ip('-o', 'link', 'show', 'master', name), /veth/);
+      }),
+    );
     assert.match(ip('-o', 'addr', 'show', name), /10\.218\.20\.1\/24/);
   } finally {
     ip('link', 'del', name);
   }
+});
+
+test('bridge: with none there is no default network', async () => {
   const before = links();
   await daemons.with(['--bridge', 'none'], async (scene) => {
     assert.deepEqual(links(), before);
-    assert.doesNotMatch(await engineOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
-    const gateway = await attempt(scene.engine, [
-      'run',
-      '--rm',
-      '--add-host',
-      'above:host-gateway',
-      scene.image,
-      'true',
-    ]);
+    const networks = await callJson<readonly { readonly Name: string }[]>(scene.engine.socketPath, 'GET', '/networks');
+    assert.ok(networks.length > 0 && networks.every(({ Name }) => !Name.includes('bridge')));
+    const gateway = await attempt(scene.engine, ['run', '-d', '--add-host', 'above:host-gateway', scene.image, 'true']);
     assert.match(
       gateway.stderr,
       /failed to set up container networking: unable to derive the IP value for host-gateway/,
@@ -204,61 +181,71 @@ test('bridge: one that is there is used as it is and stays; with none there is n
   });
 });
 
-test('default-address-pool and default-network-opt: what new networks get', () =>
-  daemons.with(
-    [
-      '--bip',
-      '10.218.40.1/24',
-      '--default-address-pool',
-      'base=10.219.0.0/23,size=24',
-      '--default-network-opt',
-      'bridge=com.engine.network.driver.mtu=1234',
-      '--default-network-opt',
-      'bridge=com.docker.network.bridge.enable_icc=false',
-    ],
-    async (scene) => {
-      for (const name of ['first', 'second'])
-        await engineOk(scene.engine, ['network', 'create', '-o', `com.docker.network.bridge.name=engf${name}`, name]);
-      assert.match(ip('-o', 'addr', 'show', 'engffirst'), /inet 10\.219\.0\.1\/24 /);
-      assert.match(ip('-o', 'addr', 'show', 'engfsecond'), /inet 10\.219\.1\.1\/24 /);
-      assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
-      assert.ok(rules('iptables').includes('-i engffirst -o engffirst -j DROP'));
-      assert.match(
-        (await attempt(scene.engine, ['network', 'create', 'third'])).stderr,
-        /all predefined address pools have been fully subnetted/,
-      );
-      // A network's own option wins, under either name.
-      await engineOk(scene.engine, ['network', 'rm', 'second']);
-      const options = ['-o', 'com.docker.network.bridge.name=engfown', '-o', 'com.docker.network.driver.mtu=1300'];
-      await engineOk(scene.engine, ['network', 'create', ...options, 'own']);
-      assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
-      assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
-      await engineOk(scene.engine, ['network', 'rm', 'first', 'own']);
-    },
+test('default-address-pool and default-network-opt: what new networks get; ip-forward-no-drop', () =>
+  withForwarding('0', () =>
+    daemons.with(
+      [
+        '--ip-forward-no-drop',
+        '--bip',
+        '10.218.40.1/24',
+        '--default-address-pool',
+        'base=10.219.0.0/23,size=24',
+        '--default-network-opt',
+        'bridge=com.engine.network.driver.mtu=1234',
+        '--default-network-opt',
+        'bridge=com.docker.network.bridge.enable_icc=false',
+      ],
+      async (scene) => {
+        assert.deepEqual(forwarding(), [true, 'ACCEPT']);
+        for (const name of ['first', 'second'])
+          await engineOk(scene.engine, ['network', 'create', '-o', `com.docker.network.bridge.name=engf${name}`, name]);
+        assert.match(ip('-o', 'addr', 'show', 'engffirst'), /inet 10\.219\.0\.1\/24 /);
+        assert.match(ip('-o', 'addr', 'show', 'engfsecond'), /inet 10\.219\.1\.1\/24 /);
+        assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
+        assert.ok(rules('iptables').includes('-i engffirst -o engffirst -j DROP'));
+        assert.match(
+          (await attempt(scene.engine, ['network', 'create', 'third'])).stderr,
+          /all predefined address pools have been fully subnetted/,
+        );
+        // A network's own option wins, under either name.
+        await engineOk(scene.engine, ['network', 'rm', 'second']);
+        const options = ['-o', 'com.docker.network.bridge.name=engfown', '-o', 'com.docker.network.driver.mtu=1300'];
+        await engineOk(scene.engine, ['network', 'create', ...options, 'own']);
+        assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
+        assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
+        await engineOk(scene.engine, ['network', 'rm', 'first', 'own']);
+      },
+    ),
   ));
 
-test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools that are built in', () =>
-  daemons.with(['--ipv6', '--default-address-pool', 'base=fd00:219::/63,size=64'], async (scene) => {
-    const addresses = (link: string): string => ip('-o', 'addr', 'show', link);
-    assert.match(addresses(scene.bridge), /inet6 fd00:219::1\/64 /);
-    assert.match(addresses(scene.bridge), /inet (?:172|192)\./);
-    const create = (name: string): string[] => [
-      'network',
-      'create',
-      '--ipv6',
-      '-o',
-      `com.docker.network.bridge.name=${name}`,
-      name,
-    ];
-    await engineOk(scene.engine, create('engfsix'));
-    assert.match(addresses('engfsix'), /inet6 fd00:219:0:1::1\/64 /);
-    assert.match(addresses('engfsix'), /inet (?:172|192)\./);
-    assert.match(
-      (await attempt(scene.engine, create('engfmore'))).stderr,
-      /all predefined address pools have been fully subnetted/,
-    );
-    await engineOk(scene.engine, ['network', 'rm', 'engfsix']);
-  }));
+test('default-address-pool of IPv6 alone, on a machine that does not forward yet', () =>
+  withForwarding('0', () =>
+    daemons.with(['--ipv6', '--default-address-pool', 'base=fd00:219::/63,size=64'], async (scene) => {
+      assert.deepEqual(forwarding(), [true, 'DROP']);
+      // The policy outlives the daemon, and would count as left behind.
+      accept();
+      // It is for IPv6, and IPv4 has the pools that are built in.
+      const addresses = (link: string): string => ip('-o', 'addr', 'show', link);
+      assert.match(addresses(scene.bridge), /inet6 fd00:219::1\/64 /);
+      assert.match(addresses(scene.bridge), /inet (?:172|192)\./);
+      const create = (name: string): string[] => [
+        'network',
+        'create',
+        '--ipv6',
+        '-o',
+        `com.docker.network.bridge.name=${name}`,
+        name,
+      ];
+      await engineOk(scene.engine, create('engfsix'));
+      assert.match(addresses('engfsix'), /inet6 fd00:219:0:1::1\/64 /);
+      assert.match(addresses('engfsix'), /inet (?:172|192)\./);
+      assert.match(
+        (await attempt(scene.engine, create('engfmore'))).stderr,
+        /all predefined address pools have been fully subnetted/,
+      );
+      await engineOk(scene.engine, ['network', 'rm', 'engfsix']);
+    }),
+  ));
 
 /** Ports of the default bridge are on the address of `--ip`, those of other networks where these say. */
 async function publishOnLoopback(scene: Scene): Promise<void> {
@@ -326,45 +313,54 @@ const APART = (
 ).split(' ');
 
 test('flags that have nothing to do with one another', (context) =>
-  daemons.with(APART, async (scene) => {
-    context.afterEach(() => removeContainers(scene.engine));
+  withForwarding('1', () =>
+    daemons.with(APART, async (scene) => {
+      context.afterEach(() => removeContainers(scene.engine));
 
-    await context.test('ip-masq: without it containers leave with their own address', () =>
-      assert.equal(isMasqueraded(scene.bridge), false),
-    );
-
-    await context.test('ip: where ports of the default bridge are published that name no address', () =>
-      publishOnLoopback(scene),
-    );
-
-    await context.test('dns, dns-search, dns-opt: who is asked, and for what', () => askNames(scene));
-
-    await context.test('host-gateway-ip: what host-gateway stands for, if it is said', async () => {
-      ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
-      try {
-        await scene.run('one', '--add-host', 'above:host-gateway');
-        assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), [
-          '10.218.52.1\tabove',
-          'fd00:218:52::1\tabove',
-        ]);
-        assert.match(
-          await scene.inside('one', 'ping', '-4', '-c', '1', '-W', '2', 'above'),
-          /10\.218\.52\.1.*\n[\s\S]*1 packets received/,
-        );
-      } finally {
-        ip('addr', 'del', '10.218.52.1/32', 'dev', 'lo');
-      }
-    });
-
-    await context.test('network-control-plane-mtu and userland-proxy-path change neither links nor ports', async () => {
-      assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
-      await scene.run('one', '-p', '127.0.0.1:8086:80');
-      assert.match(
-        execFileSync('ss', ['-Hltnp', 'sport', '=', ':8086'], { encoding: 'utf8' }),
-        new RegExp(`127\\.0\\.0\\.1:8086 .*pid=${scene.engine.pid}\\b`),
+      await context.test('a machine that forwards already keeps its policy', () =>
+        assert.deepEqual(forwarding(), [true, 'ACCEPT']),
       );
-    });
-  }));
+
+      await context.test('ip-masq: without it containers leave with their own address', () =>
+        assert.equal(isMasqueraded(scene.bridge), false),
+      );
+
+      await context.test('ip: where ports of the default bridge are published that name no address', () =>
+        publishOnLoopback(scene),
+      );
+
+      await context.test('dns, dns-search, dns-opt: who is asked, and for what', () => askNames(scene));
+
+      await context.test('host-gateway-ip: what host-gateway stands for, if it is said', async () => {
+        ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
+        try {
+          await scene.run('one', '--add-host', 'above:host-gateway');
+          assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), [
+            '10.218.52.1\tabove',
+            'fd00:218:52::1\tabove',
+          ]);
+          assert.match(
+            await scene.inside('one', 'ping', '-4', '-c', '1', '-W', '2', 'above'),
+            /10\.218\.52\.1.*\n[\s\S]*1 packets received/,
+          );
+        } finally {
+          ip('addr', 'del', '10.218.52.1/32', 'dev', 'lo');
+        }
+      });
+
+      await context.test(
+        'network-control-plane-mtu and userland-proxy-path change neither links nor ports',
+        async () => {
+          assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
+          await scene.run('one', '-p', '127.0.0.1:8086:80');
+          assert.match(
+            execFileSync('ss', ['-Hltnp', 'sport', '=', ':8086'], { encoding: 'utf8' }),
+            new RegExp(`127\\.0\\.0\\.1:8086 .*pid=${scene.engine.pid}\\b`),
+          );
+        },
+      );
+    }),
+  ));
 
 test('values that cannot be are refused at the start with the name of the flag', async () => {
   const bad: readonly (readonly [args: readonly string[], message: RegExp])[] = [
