@@ -17,9 +17,14 @@ import { RawConnection } from '../support/http.js';
 import { TestFront, UPGRADE } from '../support/test-front.js';
 import { waitFor } from '../support/wait.js';
 
+/** Characters of a reply that is larger than what sockets hold. */
+const LARGE = 4_000_000;
+/** So many of them are more than the memory that the front may take for a client that reads none. */
+const REPLIES = 40;
+
 let parked = 0;
 const at = new TestFront([
-  route('GET', '/large', (x) => x.sendText(200, 'l'.repeat(4_000_000))),
+  route('GET', '/large', (x) => x.sendText(200, 'l'.repeat(LARGE))),
   route('GET', '/parked', async (x) => {
     parked++;
     await new Promise<void>((resolve) => x.onClose(resolve));
@@ -104,6 +109,9 @@ async function run(open: () => Promise<RawConnection>, before: readonly Sent[], 
   return { replies, head, last };
 }
 
+/** One parser is behind each door, so TCP and TLS, whose handshakes cost more, are cut at fewer places. */
+const STEPS: Readonly<Record<string, number>> = { unix: 1, tcp: 3, tls: 3 };
+
 async function inBatches(count: number, action: (i: number) => Promise<void>): Promise<void> {
   for (let from = 0; from < count; from += 40)
     await Promise.all(Array.from({ length: Math.min(40, count - from) }, (_, i) => action(from + i)));
@@ -112,11 +120,13 @@ async function inBatches(count: number, action: (i: number) => Promise<void>): P
 for (const [name, open] of Object.entries(transports)) {
   const courses = { 'a GET': [ping], 'a POST with a body': [echo], 'several requests': [ping, late, absent, echo] };
   for (const [what, requests] of Object.entries(courses)) {
-    test(`over ${name}, ${what} before a hijack with bytes behind it, cut at every byte`, async () => {
+    test(`over ${name}, ${what} before a hijack with bytes behind it, cut at places ${STEPS[name]} apart`, async () => {
       for (const hijack of what === 'several requests' ? [ATTACH] : [ATTACH, EXEC]) {
         const length = requests.reduce((sum, { request }) => sum + request.length, 0) + hijack.length + INPUT.length;
-        await inBatches(length, async (i) => {
-          const cut = i + 1;
+        const step = STEPS[name] ?? 1;
+        await inBatches(Math.ceil(length / step), async (i) => {
+          // The last cut is behind everything.
+          const cut = length - i * step;
           const { replies, head, last } = await run(open, requests, hijack, cut).catch((cause: unknown) => {
             throw new Error(`cut after ${cut} of ${length} bytes`, { cause });
           });
@@ -172,13 +182,13 @@ test('a client that does not read its replies holds up only itself', async () =>
   const before = process.memoryUsage().rss;
   const socket = connectPlain(at.path);
   socket.pause();
-  socket.write('GET /large HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(100));
+  socket.write('GET /large HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(REPLIES));
   await sleep(300);
   assert.ok(process.memoryUsage().rss - before < 100_000_000, 'one reply is kept at a time');
   let bytes = 0;
   socket.on('data', (piece: Buffer) => (bytes += piece.length));
   socket.resume();
-  await waitFor('all replies', () => bytes > 400_000_000);
+  await waitFor('all replies', () => bytes > REPLIES * LARGE);
   socket.destroy();
 });
 
