@@ -12,7 +12,7 @@ import type { Listener } from '../../src/http/listener.js';
 import { route } from '../../src/http/route.js';
 import { Cleanup } from '../support/cleanup.js';
 import { ownBytes } from '../support/connect-and-reset.js';
-import { CliSession, dockerOk } from '../support/cli.js';
+import { dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -24,6 +24,8 @@ import { waitFor } from '../support/wait.js';
 import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 const MIB = 1024 * 1024;
+/** A half more connections than have a parser each. */
+const MANY = 1500;
 const cleanup = new Cleanup();
 
 after(() => cleanup.run());
@@ -91,8 +93,8 @@ describe('more connections than there are parsers', () => {
   test('each client gets its own answers, however often its connection was put aside', async () => {
     const port = listeners[1]?.port ?? 0;
     const sockets = [
-      ...(await connectMany(1500, () => connect(path))),
-      ...(await connectMany(1500, () => connect(port, '127.0.0.1'))),
+      ...(await connectMany(MANY / 2, () => connect(path))),
+      ...(await connectMany(MANY / 2, () => connect(port, '127.0.0.1'))),
     ];
     for (let round = 0; round < 3; round++) {
       for (let first = 0; first < sockets.length; first += 100) {
@@ -130,7 +132,7 @@ describe('more connections than there are parsers', () => {
         return socket;
       }),
     );
-    const crowd = await connectMany(2500, () => connect(path));
+    const crowd = await connectMany(MANY, () => connect(path));
     for (let first = 0; first < crowd.length; first += 100)
       await Promise.all(crowd.slice(first, first + 100).map((socket, i) => say(socket, String(first + i))));
 
@@ -238,21 +240,29 @@ describe('a daemon', () => {
       .filter(({ command }) => command.includes('containerd-shim'))
       .map(({ pid }) => pid);
     assert.ok(shims.length >= 2, 'there are shims');
-    const pending: CliSession[] = [];
+    const pending: RawConnection[] = [];
+    const ask = async (method: string, target: string, body = ''): Promise<RawConnection> => {
+      const connection = await RawConnection.open(engine.socketPath);
+      pending.push(connection);
+      const head = `Host: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
+      connection.write(`${method} ${target} HTTP/1.1\r\n${head}\r\n\r\n${body}`);
+      return connection;
+    };
+    const exec = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${ids[1]}/exec`, {
+      json: { Cmd: ['true'] },
+    });
     try {
       for (const pid of shims) process.kill(pid, 'SIGSTOP');
-      // Commands that wait for a shim.
-      pending.push(
-        new CliSession(engine, ['top', ids[0] ?? '']),
-        new CliSession(engine, ['exec', ids[1] ?? '', 'true']),
-        new CliSession(engine, ['kill', ids[1] ?? '']),
-      );
-      for (let i = 0; i < 10; i++) pending.push(new CliSession(engine, ['pull', `${slow.host}/slow/image${i}:1`]));
-      pending.push(
-        new CliSession(engine, ['container', 'prune', '-f']),
-        new CliSession(engine, ['image', 'prune', '-f', '-a']),
-      );
-      await sleep(1000);
+      const waiting = [
+        await ask('GET', `/containers/${ids[0]}/top`),
+        await ask('POST', `/exec/${exec.Id}/start`, '{"Detach":true}'),
+        await ask('POST', `/containers/${ids[1]}/kill`),
+      ];
+      for (let i = 0; i < 10; i++) await ask('POST', `/images/create?fromImage=${slow.host}/slow/image${i}&tag=1`);
+      await ask('POST', '/containers/prune');
+      await ask('POST', '/images/prune?filters=%7B%22dangling%22%3A%5B%22false%22%5D%7D');
+      const replies = waiting.map((connection) => connection.readThrough('\r\n\r\n', 1000).catch(() => 'none'));
+      assert.deepEqual(await Promise.all(replies), ['none', 'none', 'none'], 'they wait for a shim');
       for (let round = 0; round < 20; round++) {
         const read = (target: string): Promise<unknown> =>
           Promise.race([
@@ -278,8 +288,7 @@ describe('a daemon', () => {
       );
     } finally {
       for (const pid of shims) process.kill(pid, 'SIGCONT');
-      for (const session of pending) session.kill('SIGKILL');
-      await Promise.all(pending.map((session) => session.ended()));
+      for (const connection of pending) connection.close();
       await slow.stop();
     }
     await engineOk(engine, ['rm', '-f', ...ids]);
