@@ -57,6 +57,11 @@ function layerEntries(layer: number): LayerEntry[] {
   return entries;
 }
 
+/** The tar of one layer of the image. */
+export function tarOfBigLayer(index: number): Buffer {
+  return buildLayer(layerEntries(index), 'none').blob;
+}
+
 /** Makes sure that the registry has the image, and gives its reference. Making it takes about a minute, once. */
 export async function ensureBigImage(registry: TestRegistry): Promise<string> {
   const reference = `${registry.host}/${REPOSITORY}:1`;

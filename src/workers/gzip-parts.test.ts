@@ -58,6 +58,16 @@ test('a part knows what came before it', async () => {
   assert.ok(length < gzipSync(bytes, { level: 4 }).length * 1.1, `${length} bytes`);
 });
 
+test('what is compressed already is not compressed again, and what lies beside it is', async () => {
+  const [noise, words] = [randomBytes(2 * PART), sample(2 * PART)];
+  const bytes = Buffer.concat([noise, words, noise]);
+  const result = await compressed([bytes]);
+  assert.ok(gunzipSync(result).equals(bytes));
+  // The parts of noise are in it as they are: a stored block is at most 65,535 bytes long, so the start is looked for.
+  for (const at of [1000, PART + 1000]) assert.ok(result.includes(noise.subarray(at, at + 10_000)), `at ${at}`);
+  assert.ok(result.length < 4 * PART + gzipSync(words, { level: 4 }).length * 1.01, `${result.length} bytes`);
+});
+
 test('who stops reading leaves nothing that goes on', async () => {
   let taken = 0;
   function* endless(): Generator<Buffer> {

@@ -7,6 +7,7 @@ import { availableParallelism } from 'node:os';
 import { promisify } from 'node:util';
 import { constants, crc32, deflateRaw } from 'node:zlib';
 import { bufferDied } from './buffer-collector.js';
+import { looksRandom } from './looks-random.js';
 
 const compress = promisify(deflateRaw) as (
   part: Buffer,
@@ -19,6 +20,13 @@ const PART_BYTES = 512 << 10;
 const WINDOW_BYTES = 32 << 10;
 /** One more than processors, for the time in which a part is sent; libuv has four threads for all of this process. */
 const MAX_AT_ONCE = Math.min(availableParallelism() + 1, 4);
+
+/** Where the samples of a part begin that tell whether it is worth to be compressed. */
+const SAMPLES = [PART_BYTES / 8, (PART_BYTES * 3) / 8, (PART_BYTES * 5) / 8, (PART_BYTES * 7) / 8];
+const SAMPLE_BYTES = 8 << 10;
+/** A part whose samples all keep more than this share of their length is sent as it is. */
+const WORTHLESS = 0.98;
+const NO_COMPRESSION = 0;
 
 /** No flags, no time, no extra flags, Unix: as zlib writes it for its middle levels. */
 const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
@@ -78,12 +86,27 @@ async function compressPart(part: Buffer, dictionary: Buffer | undefined, level:
   try {
     // A part ends at a whole byte, without the mark of an end.
     const finishFlush = constants.Z_SYNC_FLUSH;
-    const chunkSize = PART_BYTES;
-    return await compress(part, { level, memLevel: 9, finishFlush, chunkSize, ...(dictionary && { dictionary }) });
+    const options = { memLevel: 9, finishFlush, chunkSize: PART_BYTES, ...(dictionary && { dictionary }) };
+    return await compress(part, { ...options, level: (await isWorthIt(part)) ? level : NO_COMPRESSION });
   } finally {
     running -= 1;
     bufferDied(PART_BYTES);
   }
+}
+
+/**
+ * Archives and pictures are compressed already: they cost more time than anything else and become no shorter. They are
+ * recognized by samples, each of which knows as much of what came before it as the whole part would.
+ */
+async function isWorthIt(part: Buffer): Promise<boolean> {
+  const samples = SAMPLES.map((at) => part.subarray(at, at + SAMPLE_BYTES));
+  if (part.length < PART_BYTES || !samples.every(looksRandom)) return true;
+  for (const at of SAMPLES) {
+    const dictionary = part.subarray(at - WINDOW_BYTES, at);
+    const compressed = await compress(part.subarray(at, at + SAMPLE_BYTES), { level: 1, dictionary });
+    if (compressed.length < SAMPLE_BYTES * WORTHLESS) return true;
+  }
+  return false;
 }
 
 /** Only the last part may be shorter. */
