@@ -1,10 +1,10 @@
 /**
  * npm run compare: the same requests to dockerd and to engined, in the newest version of the API that both speak;
  * prints what differs. Arguments name parts: requests, versions (some requests in each version), fields, queries,
- * values, effects; all of them when there is none. To be run in a network namespace of its own.
+ * values, effects, nomad; all of them when there is none. To be run in a network namespace of its own.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { API_VERSIONS, ApiVersion, MAX_API_VERSION } from '../../src/http/api-version.js';
@@ -19,6 +19,7 @@ import { type Answer, differences, play } from './compare.js';
 import { EffectRunner } from './effect-runner.js';
 import { EFFECTS } from './effects.js';
 import { explained, explainedVerdict, needlessRows, rowCount, takeCount } from './explained.js';
+import { NOMAD_SCRIPT } from './nomad-script.js';
 import { SCRIPT, type Step } from './script.js';
 import { FIELD_TRIALS, QUERY_TRIALS, Sweep, VALUE_TRIALS, type Trial } from './sweep.js';
 import { VERSION_SCRIPT } from './version-script.js';
@@ -52,6 +53,21 @@ async function compareRequests(registry: SeededRegistry, report: Report): Promis
   const [theirs, ours] = await both(registry, (engine, { text }) => play(engine, SCRIPT, variablesOf(registry), text));
   reportAnswers(SCRIPT, theirs, ours, report);
   return SCRIPT.length;
+}
+
+/** The requests of Nomad's Docker driver, with a directory as a task has it. */
+async function compareNomad(registry: SeededRegistry, report: Report): Promise<number> {
+  const [theirs, ours] = await both(registry, async (engine, { text }) => {
+    const dir = mkdtempSync(join(tmpdir(), 'nomad-'));
+    try {
+      mkdirSync(join(dir, 'logs'));
+      return await play(engine, NOMAD_SCRIPT, { ...variablesOf(registry), dir }, text);
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+  reportAnswers(NOMAD_SCRIPT, theirs, ours, report);
+  return NOMAD_SCRIPT.length;
 }
 
 /** The same requests in each version, oldest first. */
@@ -157,6 +173,7 @@ const PARTS: Readonly<Record<string, (registry: SeededRegistry, report: Report) 
   queries: (registry, report) => compareTrials(QUERY_TRIALS, registry, report),
   values: (registry, report) => compareTrials(VALUE_TRIALS, registry, report),
   effects: compareEffects,
+  nomad: compareNomad,
 };
 
 const cleanup = new Cleanup();

@@ -54,6 +54,8 @@ test('the client wins, the image fills in', () => {
   assert.equal(config.User, 'root');
   assert.equal(config.WorkingDir, '/srv');
   assert.deepEqual(Object.keys(config.ExposedPorts ?? {}).toSorted(), ['80/tcp', '81/tcp']);
+  const none = mergeImageConfig(given({ Cmd: ['x'], ExposedPorts: {} }), {});
+  assert.ok(!('ExposedPorts' in none.config), 'an empty list of ports is no list');
 });
 
 test('a health check is merged field by field', () => {

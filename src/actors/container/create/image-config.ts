@@ -20,6 +20,8 @@ export function mergeImageConfig(
   };
   const ports = { ...image.ExposedPorts, ...given.ExposedPorts };
   if (Object.keys(ports).length > 0) config.ExposedPorts = ports;
+  // An empty list is not told: Go clients never see one.
+  else delete config.ExposedPorts;
   const stopSignal = given.StopSignal || image.StopSignal;
   if (stopSignal) config.StopSignal = stopSignal;
   if (!given.Shell && image.Shell) config.Shell = image.Shell;
