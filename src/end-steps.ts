@@ -6,7 +6,10 @@ import { removeTemporaryFiles } from './sys/files/temporary-directory.js';
 
 /** Replies that have begun may take this long after the daemon was asked to stop, and other requests longer. */
 const LISTENER_CLOSE_MS = 2000;
-/** Connections to published ports get this, because many short ones may wait for one server in a container. */
+/**
+ * Connections to published ports get this where no next daemon goes on with them, because many short ones may wait for
+ * one server in a container.
+ */
 const PORT_LIMITS = { quietMs: LISTENER_CLOSE_MS, limitMs: 10_000 };
 
 const END: readonly (readonly [what: string, end: Step])[] = [
@@ -53,7 +56,7 @@ export async function endEngine(life: EngineLife): Promise<void> {
   }
 }
 
-/** Connections to published ports wait for the next daemon from now on, if the containers stay. */
+/** Published ports go on until the networks are ended, or are ended now if nobody goes on with them. */
 async function closeListeners(life: EngineLife): Promise<void> {
   const { listeners, drivers } = life.parts;
   await Promise.all([

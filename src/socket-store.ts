@@ -61,7 +61,8 @@ export class SocketStore implements KeptSockets {
   pass(name: string, fd: number): boolean {
     const stored = storedName(name);
     if (this.#isHandedOver) this.#inherited.set(stored, duplicateFd(fd));
-    else if (this.#tell?.(`FDSTORE=1\nFDNAME=${stored}`, [fd]) === true) this.#stored.add(stored);
+    // Those whose peer is gone stay, too: otherwise the next process would find a gap and not what comes after it.
+    else if (this.#tell?.(`FDSTORE=1\nFDPOLL=0\nFDNAME=${stored}`, [fd]) === true) this.#stored.add(stored);
     else return false;
     return true;
   }

@@ -3,7 +3,7 @@ import type { NetworkSummary } from '../ports/network.js';
 import type { PluginRoute } from '../ports/network-plugin.js';
 import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
 import type { Family } from './subnet.js';
-import type { UnderWay } from './userland-proxy.js';
+import type { UnderWay } from './under-way.js';
 
 /** The container's end of a link. */
 export interface ContainerEnd {
@@ -70,9 +70,12 @@ export interface Ports {
   open(ports: readonly PortRequest[]): Promise<void>;
   adopt(ports: readonly PublishedPort[], containerId: string): Promise<void>;
   close(): Promise<void>;
-  /** Takes no further connections; resolves when those under way are over, and keeps count of them. */
+  /**
+   * Where no next process goes on with them: takes no further connections; resolves when those under way are over, and
+   * keeps count of them.
+   */
   rest(underWay: UnderWay): Promise<void>;
-  /** Gives up what belongs to this process, such as sockets. */
+  /** Gives up what belongs to this process, such as sockets, to the next one. */
   release(): void;
 }
 

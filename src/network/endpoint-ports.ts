@@ -8,7 +8,7 @@ import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
 import { HELD_ELSEWHERE, type HeldPort, type HoldOptions, holdPort, letGo } from './port-holder.js';
 import { type Family, familyOf } from './subnet.js';
-import type { UnderWay } from './userland-proxy.js';
+import type { UnderWay } from './under-way.js';
 
 /** These addresses stand for every address of the host. */
 const ANY = { 4: '0.0.0.0', 6: '::' } as const;
@@ -74,7 +74,7 @@ export class EndpointPorts implements Ports {
     await this.#forget(rules);
   }
 
-  /** Closes the sockets of this process only; the rules stay, and what leads to containers from outside. */
+  /** Leaves sockets and connections to the next process; the rules stay, and what leads to containers from outside. */
   release(): void {
     for (const port of this.#held) port.release();
     this.#held = [];

@@ -21,7 +21,7 @@ import { EndpointPorts, type PortsOptions } from './endpoint-ports.js';
 import { guardHostLink } from './link-parameters.js';
 import { Sandboxes } from './sandboxes.js';
 import { waysOut, type WayOut } from './ways-out.js';
-import type { UnderWay } from './userland-proxy.js';
+import type { UnderWay } from './under-way.js';
 
 export interface EndpointOptions extends PortsOptions {
   readonly netlink: Netlink;
@@ -343,12 +343,12 @@ export class Endpoints {
     );
   }
 
-  /** Lets published ports take no further connections; resolves when those under way are over, and counts them. */
+  /** Waits for connections to published ports that no next process goes on with, as `Ports.rest`. */
   async rest(underWay: UnderWay): Promise<void> {
     await Promise.all(Array.from(this.#attachments.values(), ({ ports }) => ports.rest(underWay)));
   }
 
-  /** Releases what belongs to this process; containers keep their links. */
+  /** Leaves what belongs to this process to the next one; containers keep their links. */
   close(): void {
     clearTimeout(this.#sweep);
     if (this.#leaving.length > 0) this.#sweepLeaving();

@@ -15,7 +15,6 @@ import type {
   WantedNetwork,
 } from '../ports/network.js';
 import { Netlink } from '../sys/netlink/route-netlink.js';
-import { awake } from '../text/awake.js';
 import type { AttachableNetwork } from './attachable-network.js';
 import { Bridge, hostAddresses } from './bridge.js';
 import { ContainerLinks } from './container-links.js';
@@ -34,6 +33,7 @@ import { PluginDebts } from './plugin-debts.js';
 import { PluginNetworks } from './plugin-networks.js';
 import { endpointWithoutLink, isLinkless, linklessNames, predefined } from './predefined.js';
 import type { Family } from './subnet.js';
+import { waitForUnderWay } from './under-way.js';
 import { UserNetworks } from './user-networks.js';
 import { type Candidate, compareWaysOut } from './ways-out.js';
 
@@ -163,18 +163,8 @@ export class HostNetworks implements NetworkDriver {
     this.#attachable.set(summary.id, await this.#maker.admit(summary, bridge, false));
   }
 
-  async rest({ quietMs, limitMs }: RestLimits): Promise<void> {
-    const over = new AbortController();
-    const underWay = { ended: 0, waiting: 0 };
-    const patience = async (): Promise<void> => {
-      for (let spent = 0; spent < limitMs && !over.signal.aborted; spent += quietMs) {
-        const before = underWay.ended;
-        await awake(quietMs, over.signal);
-        if (underWay.ended === before && underWay.waiting === 0) return;
-      }
-    };
-    await Promise.race([this.#endpoints.rest(underWay), patience()]);
-    over.abort();
+  rest(limits: RestLimits): Promise<void> {
+    return waitForUnderWay((underWay) => this.#endpoints.rest(underWay), limits);
   }
 
   async stop(): Promise<void> {

@@ -8,8 +8,11 @@ import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { PortRequest, PublishedPort } from '../ports/network.js';
 import { closeFd } from '../sys/files/fd.js';
 import { bindPort, dropAllPackets, type PortSocket } from '../sys/net/port-socket.js';
+import { packConnections, unpackConnections } from './moved-connections.js';
 import type { OuterPort, OuterPorts } from './outer-ports.js';
-import { proxyTcp, proxyUdp, type Proxy, type UnderWay } from './userland-proxy.js';
+import type { MovedConnection } from './proxied-connection.js';
+import type { UnderWay } from './under-way.js';
+import { proxyTcp, proxyUdp, type Proxy } from './userland-proxy.js';
 
 export interface HeldPort {
   readonly port: PublishedPort;
@@ -20,14 +23,14 @@ export interface HeldPort {
   readonly containerIp: string;
   /** The port of the machine, where that is another one than this daemon's. */
   readonly outer?: OuterPort | undefined;
-  /** Closes the socket of this process. The next one may go on with it. */
+  /** Closes the socket of this process. The next one may go on with it, and with the connections under way. */
   release(): void;
   /**
-   * Takes no further connections; resolves when those under way are over, and keeps count of them. The next process
-   * goes on with the port.
+   * Where no next process can go on with the port, takes no further connections; resolves when those under way are
+   * over, and keeps count of them.
    */
   rest(underWay: UnderWay): Promise<void>;
-  /** Gives the port back: after `release` nobody holds it. */
+  /** Gives the port back: nobody holds it any more. Connections under way go on in this process. */
   drop(): void;
 }
 
@@ -46,7 +49,7 @@ export interface PortTarget {
 }
 
 /** The rules alone lead to the container, or its own address does. */
-export const NO_PROXY: Proxy = { close: () => undefined, rest: () => Promise.resolve() };
+export const NO_PROXY: Proxy = { close: () => undefined, rest: () => Promise.resolve(), leave: () => [] };
 
 /** This process has no part in the port. */
 export const HELD_ELSEWHERE = { release: NO_PROXY.close, rest: NO_PROXY.rest, drop: NO_PROXY.close };
@@ -113,10 +116,7 @@ async function holdOnAll(
 
 /** Gives ports back, those of the machine too. */
 export async function letGo(held: readonly HeldPort[]): Promise<void> {
-  for (const port of held) {
-    port.drop();
-    port.release();
-  }
+  for (const port of held) port.drop();
   await Promise.all(held.map(async ({ outer }) => outer?.close()));
 }
 
@@ -164,13 +164,19 @@ function holdOne(
   { userlandProxy, keptSockets }: HoldOptions,
 ): HeldPort {
   const containerIp = targetFor(hostIp, target);
-  const held = (port: number, { close, rest }: Proxy): HeldPort => ({
-    port: { protocol, containerPort, hostIp, hostPort: port },
-    containerIp,
-    release: close,
-    rest,
-    drop: () => keptSockets.drop(keptName(protocol, hostIp, port)),
-  });
+  const held = (port: number, proxy: Proxy): HeldPort => {
+    const name = keptName(protocol, hostIp, port);
+    return {
+      port: { protocol, containerPort, hostIp, hostPort: port },
+      containerIp,
+      release: () => passOn(proxy.leave(), name, keptSockets),
+      rest: async (underWay) => (keptSockets.outlives(name) ? undefined : proxy.rest(underWay)),
+      drop: () => {
+        keptSockets.drop(name);
+        proxy.close();
+      },
+    };
+  };
   let socket: PortSocket;
   try {
     socket = openSocket(protocol, hostIp, hostPort, keptSockets);
@@ -191,14 +197,40 @@ function holdOne(
   }
   if (userlandProxy && protocol !== 'sctp') {
     const proxy = protocol === 'tcp' ? proxyTcp : proxyUdp;
-    return held(socket.port, proxy(socket.fd, hostIp, { host: containerIp, port: containerPort }));
+    const earlier = takePassed(keptName(protocol, hostIp, socket.port), keptSockets);
+    return held(socket.port, proxy(socket.fd, hostIp, { host: containerIp, port: containerPort }, earlier));
   }
   dropAllPackets(socket.fd);
-  return held(socket.port, { ...NO_PROXY, close: () => closeFd(socket.fd) });
+  const close = (): void => closeFd(socket.fd);
+  const leave = (): [] => {
+    close();
+    return [];
+  };
+  return held(socket.port, { ...NO_PROXY, close, leave });
 }
 
 function keptName(protocol: string, hostIp: string, port: number): string {
   return `port ${protocol} ${bracketed(hostIp)}:${port}`;
+}
+
+/** Gives connections to the next process. They are cut where there is none. */
+function passOn(connections: readonly MovedConnection[], name: string, keptSockets: KeptSockets): void {
+  if (connections.length === 0) return;
+  const queue = packConnections(connections);
+  keptSockets.pass(passedName(name), queue);
+  closeFd(queue);
+}
+
+/** Returns the connections that the earlier process has passed on. */
+function takePassed(name: string, keptSockets: KeptSockets): MovedConnection[] {
+  const queue = keptSockets.take(passedName(name));
+  if (queue === undefined) return [];
+  keptSockets.drop(passedName(name));
+  return unpackConnections(queue);
+}
+
+function passedName(name: string): string {
+  return `connections of ${name}`;
 }
 
 /** Goes on with the socket of an earlier process, or binds one. */

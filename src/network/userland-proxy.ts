@@ -1,68 +1,70 @@
 /** Passes connections and datagrams from a bound socket on to a container. */
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
-import { connect, createServer, isIPv4 } from 'node:net';
-
-export interface ProxyTarget {
-  readonly host: string;
-  readonly port: number;
-}
+import { createServer, isIPv4, type Socket } from 'node:net';
+import { type MovedConnection, ProxiedConnection, type ProxyTarget } from './proxied-connection.js';
+import type { UnderWay } from './under-way.js';
 
 /** An idle UDP peer is forgotten after this time. */
 const UDP_SESSION_MS = 90_000;
 /** Datagrams of further peers are dropped. */
 const MAX_UDP_SESSIONS = 1024;
 
-/** The connections of proxies that take no further ones. */
-export interface UnderWay {
-  /** Those that have ended since. */
-  ended: number;
-  /** Those that the container has not taken yet. The kernel tries again after one second, three and seven. */
-  waiting: number;
-}
-
 export interface Proxy {
   /** Closes the socket; connections under way go on. */
   readonly close: () => void;
   /** Does the same as `close`; resolves when the connections under way are over, and keeps count of them. */
   readonly rest: (underWay: UnderWay) => Promise<void>;
+  /** Closes the socket, and gives the connections under way away: the next process goes on with them. */
+  readonly leave: () => readonly MovedConnection[];
 }
 
-/** Serves a listening socket, which it owns. */
-export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): Proxy {
+/** Serves a listening socket, which it owns. @param earlier connections of the process that had it before. */
+export function proxyTcp(
+  fd: number,
+  _hostIp: string,
+  target: ProxyTarget,
+  earlier: readonly MovedConnection[] = [],
+): Proxy {
+  const connections = new Set<ProxiedConnection>();
   let underWay: UnderWay = { ended: 0, waiting: 0 };
-  const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
-    const upstream = connect({ ...target, allowHalfOpen: true });
-    client.on('error', () => upstream.destroy());
-    upstream.on('error', () => client.destroy());
+  let onIdle: (() => void) | undefined;
+  const serve = (client: Socket | MovedConnection): void => {
     let isWaiting = true;
     underWay.waiting++;
     const taken = (): void => {
       if (isWaiting) underWay.waiting--;
       isWaiting = false;
     };
-    upstream.on('connect', () => {
-      taken();
-      client.pipe(upstream);
-      upstream.pipe(client);
+    const connection = new ProxiedConnection(client, target, {
+      taken,
+      ended: () => {
+        taken();
+        underWay.ended++;
+        connections.delete(connection);
+        if (connections.size === 0) onIdle?.();
+      },
     });
-    client.on('close', () => {
-      upstream.destroy();
-      underWay.ended++;
-    });
-    upstream.on('close', () => {
-      taken();
-      client.destroy();
-    });
-  });
+    connections.add(connection);
+  };
+  const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, serve);
   // A failure, such as too many open descriptors, loses this client only.
   server.on('error', () => undefined);
   server.listen({ fd });
+  for (const connection of earlier) serve(connection);
   return {
     close: () => void server.close(),
     rest: (all) => {
+      server.close();
       all.waiting += underWay.waiting;
       underWay = all;
-      return new Promise((resolve) => server.close(() => resolve()));
+      return new Promise((resolve) => {
+        onIdle = resolve;
+        if (connections.size === 0) resolve();
+      });
+    },
+    leave: () => {
+      server.close();
+      return [...connections].flatMap((connection) => connection.move() ?? []);
     },
   };
 }
@@ -107,5 +109,9 @@ export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): Proxy
     server.close();
   };
   // Nobody knows which datagrams are awaited.
-  return { close, rest: async () => close() };
+  const leave = (): readonly MovedConnection[] => {
+    close();
+    return [];
+  };
+  return { close, rest: async () => close(), leave };
 }

@@ -138,9 +138,15 @@ export interface RestLimits {
 export interface NetworkDriver {
   /** Makes the default bridge, forwarding and firewall rules as configured; takes over what exists. */
   start(): Promise<void>;
-  /** Lets published ports take no further connections, which wait for the next daemon; waits for those under way. */
+  /**
+   * Where no next daemon goes on with published ports, lets them take no further connections, and waits for those under
+   * way.
+   */
   rest(limits: RestLimits): Promise<void>;
-  /** Removes what this daemon made and no container uses any more. */
+  /**
+   * Removes what this daemon made and no container uses any more. Published ports and their connections are the next
+   * daemon's from now on.
+   */
   stop(): Promise<void>;
   list(): readonly NetworkSummary[];
   /**

@@ -67,7 +67,8 @@ test('requests, metrics and published ports wait over restarts; what is not serv
     await engine.start();
   }
   const slow = [connect(engine.socketPath), connect(tcp, '127.0.0.1'), connect(engine.socketPath)];
-  await Promise.all(slow.map((client) => once(client, 'connect')));
+  const idle = connect(port, '127.0.0.1');
+  await Promise.all([...slow, idle].map((client) => once(client, 'connect')));
   // The docker CLI asks for this first, and sends what it wants on the same connection.
   slow[2]?.write('HEAD /_ping HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n');
   assert.match(String(await once(slow[2] ?? assert.fail(), 'data')), /^HTTP\/1.1 200/);
@@ -79,6 +80,8 @@ test('requests, metrics and published ports wait over restarts; what is not serv
     client.write('GET /_ping HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n');
     assert.match(await text(client), /^HTTP\/1.1 200/, 'a client that connects before a restart and asks after it');
   }
+  idle.write('GET / HTTP/1.0\r\n\r\n');
+  assert.match(await text(idle), /served/, 'a connection to a published port that was idle over the restart');
   for (const [what, load] of Object.entries(loads)) assertNoneMissed(what, await load.end());
   // A kill cuts off what is being answered, but whoever comes after it waits.
   await engine.stop('SIGKILL');
