@@ -4,18 +4,26 @@
  */
 import { mkdirSync, readFileSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { EngineKind } from '../test/support/engine.js';
 import { waitFor } from '../test/support/wait.js';
 
 /** Enters the group, then becomes the program. */
 const ENTER = 'echo 0 > "$0/cgroup.procs" && exec "$@"';
 const REMOVAL_MS = 10_000;
+const LOOK_MS = 200;
+/** An engine with containers that do something never rests. */
+const MAX_LOOKS = 100;
+/** An engine that uses less than this share of a processor rests. */
+const REST = 0.05;
 
 export interface ProcessorTime {
   /** `kind`, started in the group. */
   readonly kind: EngineKind;
   /** Milliseconds of all processors so far. */
   read(): number;
+  /** Resolves when the engine rests: what it does after a reply, as removing files, would disturb the next sample. */
+  rest(): Promise<void>;
   /** Removes the group, when the engine has ended. */
   remove(): Promise<void>;
 }
@@ -44,9 +52,18 @@ let made = 0;
 export function countProcessorTime(kind: EngineKind): ProcessorTime {
   const group = join(unifiedRoot(), `engined-bench-${process.pid}-${(made += 1)}`);
   mkdirSync(group);
+  const read = (): number =>
+    Number(/^usage_usec (\d+)$/m.exec(readFileSync(join(group, 'cpu.stat'), 'latin1'))?.[1]) / 1000;
   return {
     kind: { ...kind, command: (...places) => ['/bin/sh', '-c', ENTER, group, ...kind.command(...places)] },
-    read: () => Number(/^usage_usec (\d+)$/m.exec(readFileSync(join(group, 'cpu.stat'), 'latin1'))?.[1]) / 1000,
+    read,
+    rest: async () => {
+      for (let looks = 0; looks < MAX_LOOKS; looks++) {
+        const before = read();
+        await sleep(LOOK_MS);
+        if (read() - before < LOOK_MS * REST) return;
+      }
+    },
     remove: async () => {
       await waitFor(
         `the processes in ${group} to end`,

@@ -1,4 +1,5 @@
 /** Takes the samples of one measure: pairs in random order, as many as their spread needs. */
+import { execFileSync } from 'node:child_process';
 import { Cleanup } from '../test/support/cleanup.js';
 import { dockerOk } from '../test/support/cli.js';
 import { Engine, type EngineKind } from '../test/support/engine.js';
@@ -63,6 +64,8 @@ async function prepare(
   const take = async (): Promise<Sample> => {
     const before = processor.read();
     const values = await sample();
+    await processor.rest();
+    execFileSync('sync');
     return { ...values, [processorTime(measure).name]: processor.read() - before };
   };
   return { name, samples: [], take };
