@@ -24,6 +24,12 @@ export interface Content {
    * @throws EngineError data-loss when the bytes have another digest or size: nothing of them is left then.
    */
   write(lease: string, blob: NewBlob, bytesFrom: (offset: number) => AsyncIterable<Buffer>): Promise<void>;
+  /**
+   * Offers a file with the bytes of a blob, so that the `write` of it that follows need not send them. The caller has
+   * seen that they have the digest, and nobody changes the file any more: where it is taken, it is the blob. It may be
+   * refused in silence.
+   */
+  offer(digest: Digest, path: string): Promise<void>;
   /** Takes labels from a blob. Idempotent; a blob that is not there has none. */
   unlabel(digest: Digest, names: readonly string[]): Promise<void>;
   /** Returns the blobs that a lease holds; none when there is no such lease. */

@@ -13,6 +13,7 @@ import type { Logger } from '../ports/logger.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { digestOf } from './client.js';
+import { DIFF_ID, labelsOf, REFERENCE } from './content-labels.js';
 import { type ImageManifest, parseManifest } from './manifest.js';
 import type { PushedBlob, WrittenManifest } from './manifest-writer.js';
 import type { ResolvedImage } from './resolve.js';
@@ -53,12 +54,10 @@ export interface WholeImage extends Pick<ResolvedImage, 'configDigest' | 'config
 
 type LayerBlob = Pick<NewBlob, 'digest' | 'sizeBytes'>;
 
-/** The label with the digest of the tar in a blob, which other clients of the supervisor know too. */
-const DIFF_ID = 'containerd.io/uncompressed';
-/** Labels by which a blob refers to others, for the garbage collection of the supervisor. */
-const REFERENCE = 'containerd.io/gc.ref.content';
 /** Nothing larger was pulled as a manifest; another client of the supervisor may have brought anything. */
 const MAX_MANIFEST_BYTES = 4 << 20;
+/** So much is sent in one message. */
+const READ_BYTES = 256 << 10;
 /** Several removals are followed by one collection. */
 const COLLECT_DELAY_MS = 1_000;
 
@@ -143,7 +142,10 @@ export class KeptContent {
     };
   }
 
-  /** Keeps the blob of a layer, which is in a file, if it can. @param diffId of the tar that was found in it. */
+  /**
+   * Keeps the blob of a layer, if it can. It is in a file that nobody writes to any more, and was found to have this
+   * digest. @param diffId of the tar that was found in it.
+   */
   async keepLayer(blob: LayerBlob, diffId: Digest, path: string): Promise<void> {
     await this.#attempt(blob.digest, async () => {
       const { size } = await stat(path);
@@ -152,9 +154,13 @@ export class KeptContent {
   }
 
   /** Does the same, and says when it cannot. @throws EngineError as the supervisor refuses it. */
-  writeLayer({ digest, sizeBytes }: LayerBlob, diffId: Digest, path: string): Promise<void> {
+  async writeLayer({ digest, sizeBytes }: LayerBlob, diffId: Digest, path: string): Promise<void> {
+    const { content } = this.#deps;
     const blob = { digest, sizeBytes, labels: { [DIFF_ID]: diffId } };
-    return this.#deps.content.write(this.#deps.lease(), blob, (start) => createReadStream(path, { start }));
+    await content.offer(digest, path);
+    await content.write(this.#deps.lease(), blob, (start) =>
+      createReadStream(path, { start, highWaterMark: READ_BYTES }),
+    );
   }
 
   /**
@@ -387,10 +393,4 @@ function imageManifest(bytes: Buffer, type: string | undefined, digest: Digest):
     if (isEngineError(error)) return undefined;
     throw error;
   }
-}
-
-/** Returns the labels of the manifest of an image. */
-function labelsOf(config: Digest, layers: readonly Digest[]): Record<string, Digest> {
-  const references = layers.map((digest, index) => [`${REFERENCE}.l.${index}`, digest] as const);
-  return { [`${REFERENCE}.config`]: config, ...Object.fromEntries(references) };
 }

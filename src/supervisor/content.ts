@@ -4,6 +4,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { dataLoss, internal, isEngineError } from '../errors/engine-error.js';
 import type { Content, NewBlob } from '../ports/content.js';
 import type { Digest } from '../ports/storage.js';
+import type { BlobFiles } from './blob-files.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import { fromGrpc, isTaken } from './grpc-error.js';
 import { ContainerdLeases } from './leases.js';
@@ -26,7 +27,11 @@ export class ContainerdContent implements Content {
   readonly #service: UnaryClient<typeof ContentService>;
   readonly #leases: ContainerdLeases;
 
-  constructor(connection: GrpcConnection) {
+  /** @param files where the supervisor has the files of blobs, if it takes some there. */
+  constructor(
+    connection: GrpcConnection,
+    private readonly files?: BlobFiles,
+  ) {
     this.#connection = connection;
     this.#service = connection.unary(ContentService);
     this.#leases = new ContainerdLeases(connection);
@@ -73,6 +78,10 @@ export class ContainerdContent implements Content {
       if (!isTaken(error)) throw error;
       await this.#label(blob);
     }
+  }
+
+  async offer(digest: Digest, path: string): Promise<void> {
+    await this.files?.put(digest, path);
   }
 
   async unlabel(digest: Digest, names: readonly string[]): Promise<void> {

@@ -25,6 +25,7 @@ import { findTraces, removeOrphans, type Realm } from './orphans.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { ShimWitness } from './shim-witness.js';
+import { BlobFiles } from './blob-files.js';
 import { ContainerdContent } from './content.js';
 import { ContainerdSnapshots } from './snapshots.js';
 import { ContainerdTasks } from './task-service.js';
@@ -115,7 +116,8 @@ class Supervisor implements SupervisorProcess {
       kept: this.#kept,
     });
     this.tasks = this.#tasks;
-    this.content = new ContainerdContent(this.#connection);
+    // An external one may keep its files from us, or its namespaces from each other.
+    this.content = new ContainerdContent(this.#connection, this.#isOurs ? new BlobFiles(this.#paths.root) : undefined);
   }
 
   get pid(): number | undefined {

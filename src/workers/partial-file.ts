@@ -64,7 +64,9 @@ export class PartialFile {
   ): Promise<PartialFile> {
     const record = await recordOf(place.recordPath);
     const isOurs = record?.digest === blob.digest && record.sizeBytes === blob.sizeBytes;
-    const fd = openSync(place.path, isOurs ? 'a+' : 'w+', 0o600);
+    // The file of before may have become a blob of the supervisor under another name: it is left as it is.
+    if (!isOurs) rmSync(place.path, { force: true });
+    const fd = openSync(place.path, 'a+', 0o600);
     try {
       return new PartialFile(place, blob, fd, isOurs ? record : undefined);
     } catch (error) {

@@ -1,6 +1,8 @@
 /** The content store of a containerd of the tests' own: what is written, resumed, refused, held and collected. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { NewBlob } from '../../src/ports/content.js';
 import { sha256 } from '../support/image-builder.js';
@@ -107,4 +109,49 @@ test('a blob goes when no lease holds it and no label refers to it', async () =>
   await letGo('one', document);
   assert.deepEqual(await sizes(), [undefined, undefined]);
   assert.deepEqual(await content.labelsOf(sha256(document)), {});
+});
+
+/** Where containerd has the file of a blob. */
+const placeOf = (digest: NewBlob['digest']): string =>
+  join(harness.dir, 'data/supervisor/io.containerd.content.v1.content/blobs/sha256', digest.slice(7));
+
+test('a file that is offered becomes the blob, and is not sent', async () => {
+  const bytes = randomBytes(MEGABYTE + 3);
+  const blob = blobOf(bytes, { of: 'a file' });
+  const path = join(harness.dir, 'offered');
+  await writeFile(path, bytes);
+  const [place, { from, asked }] = [placeOf(blob.digest), source(bytes)];
+  // A power cut may have left anything of the same size there, which nobody has told containerd of.
+  await content.offer(blob.digest, path);
+  await rm(place);
+  await writeFile(place, randomBytes(bytes.length));
+  await content.offer(blob.digest, path);
+  await content.offer(blob.digest, path);
+  await content.write('one', blob, from);
+  assert.deepEqual(asked, [bytes.length]);
+  const [file, kept] = await Promise.all([path, place].map((one) => stat(one)));
+  assert.equal(kept?.ino, file?.ino);
+  assert.equal(kept?.nlink, 2);
+  assert.equal((kept?.mode ?? 0) & 0o777, 0o444);
+  assert.deepEqual(await bytesOf(blob.digest), bytes);
+  assert.equal((await content.labelsOf(blob.digest))['of'], 'a file');
+  assert.ok((await content.held('one')).includes(blob.digest));
+  await content.letGo('one', [blob.digest]);
+  await content.collect();
+  assert.equal(await content.sizeOf(blob.digest), undefined);
+  await assert.rejects(stat(place), { code: 'ENOENT' });
+  assert.deepEqual(await readFile(path), bytes);
+});
+
+test('what was offered in vain is sent', async () => {
+  const bytes = randomBytes(1000);
+  const [blob, path] = [blobOf(bytes), join(harness.dir, 'collected')];
+  await content.offer(blob.digest, join(harness.dir, 'nothing'));
+  await writeFile(path, bytes);
+  await content.offer(blob.digest, path);
+  await rm(placeOf(blob.digest));
+  const { from, asked } = source(bytes);
+  await content.write('one', blob, from);
+  assert.deepEqual(asked, [0]);
+  assert.deepEqual(await bytesOf(blob.digest), bytes);
 });

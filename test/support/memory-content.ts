@@ -35,6 +35,9 @@ export class MemoryContent implements Content {
     this.leased.add(digest);
   }
 
+  /** The bytes are wanted from the caller. */
+  async offer(): Promise<void> {}
+
   async unlabel(digest: Digest, names: readonly string[]): Promise<void> {
     const blob = this.blobs.get(digest);
     const left = Object.entries(blob?.labels ?? {}).filter(([name]) => !names.includes(name));
