@@ -10,6 +10,8 @@ export interface Metric {
    * it the figure is only shown.
    */
   readonly target?: number;
+  /** The target with another storage driver than overlay2, where it is another one. */
+  readonly targetElsewhere?: number;
   readonly moreIsBetter: boolean;
   /** The target is for engined's value itself. */
   readonly isAbsolute?: boolean;

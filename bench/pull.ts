@@ -22,7 +22,7 @@ export async function pull(engine: Engine, reference: string): Promise<void> {
 export const pullBigImage: Measure = {
   name: 'pull',
   metrics: [
-    { name: 'pull 500 MB', unit: 'ms', target: 0.3, moreIsBetter: false },
+    { name: 'pull 500 MB', unit: 'ms', target: 0.3, targetElsewhere: 0.6, moreIsBetter: false },
     { name: 'memory at the peak of the pull', unit: 'MiB', target: 1, moreIsBetter: false },
   ],
   async prepare(engine, setting) {

@@ -45,6 +45,7 @@ import { stopped } from './stopped.js';
 import { streams } from './streams.js';
 import { drawTimeline } from './timeline.js';
 import { tls } from './tls.js';
+import { withDriver } from './verdict.js';
 
 const MEASURES: readonly Measure[] = [
   requests,
@@ -86,7 +87,9 @@ const BTRFS_MEGABYTES = 16_384;
 const options = readOptions([...new Set(MEASURES.map(({ name }) => name))]);
 
 function chosenMeasures(): readonly Measure[] {
-  return MEASURES.filter(({ name, isForRequest }) => options.only?.includes(name) ?? isForRequest !== true);
+  return MEASURES.filter(({ name, isForRequest }) => options.only?.includes(name) ?? isForRequest !== true).map(
+    (measure) => ({ ...measure, metrics: measure.metrics.map((metric) => withDriver(metric, options.storageDriver)) }),
+  );
 }
 
 interface ServerCertificate extends Certificate {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { randomOrders, spreadOf, verdictOf } from './verdict.js';
+import { pullBigImage } from './pull.js';
+import { randomOrders, spreadOf, verdictOf, withDriver } from './verdict.js';
 
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
 
@@ -24,6 +25,14 @@ describe('verdicts of the bench', () => {
     assert.equal(verdictOf({ middle: 3, interval: [2, 4] }, atLeast), 'reached');
     assert.equal(verdictOf({ middle: 1, interval: [0.5, 1.9] }, atLeast), 'MISSED');
     assert.equal(verdictOf({ middle: 9 }, atLeast), 'not sound');
+  });
+
+  it('asks less of a pull with other drivers than overlay2', () => {
+    const targets = (driver?: string): unknown[] =>
+      pullBigImage.metrics.map((metric) => withDriver(metric, driver).target);
+    assert.deepEqual(targets(), [0.3, 1]);
+    assert.deepEqual(targets('overlay2'), [0.3, 1]);
+    assert.deepEqual(targets('btrfs'), [0.6, 1]);
   });
 
   it('has each engine first in half of the rounds', () => {

@@ -67,6 +67,12 @@ export function targetOf({ target, moreIsBetter }: Metric, samples: Samples): nu
   return moreIsBetter ? 1 / MAX_GROWTH : MAX_GROWTH;
 }
 
+/** Returns a metric with the target that it has with a storage driver; undefined: overlay2. */
+export function withDriver(metric: Metric, driver: string | undefined): Metric {
+  const { targetElsewhere: target } = metric;
+  return driver === undefined || driver === 'overlay2' || target === undefined ? metric : { ...metric, target };
+}
+
 /** Ratios of all pairs, or engined's values; undefined where one engine ran alone and its value says nothing. */
 export function valuesToJudge(metric: Metric, samples: Samples): readonly number[] | undefined {
   const { engined, dockerd, before } = samples;
