@@ -5,17 +5,14 @@
  * linked ones of the machine, found on PATH by default; nothing fetches them. Ends with status 1 when a test fails with
  * this engine that passes with dockerd.
  */
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { apt, findProgram, installPackages, ROOT } from './ensure-packages.mjs';
+import { apt, findProgram, installPackages } from './ensure-packages.mjs';
 import { peerOf } from './peers.mjs';
 import { command, prepare } from './prepare.mjs';
-import { endSandboxes, runInSandbox } from './sandbox.mjs';
+import { runSideBySide } from './side-by-side.mjs';
 
-const LIMIT_MS = 2 * 3600_000;
-const LINES = 60;
 /** Debian's plugins of the Container Network Interface are on no PATH. */
 const CNI_PLUGIN = '/usr/lib/cni/bridge';
 /**
@@ -24,8 +21,6 @@ const CNI_PLUGIN = '/usr/lib/cni/bridge';
  */
 const OTHER_LOG_FORMAT = /^failed to parse timeStamp/;
 const CAP_SYS_RESOURCE = 1n << 24n;
-const ENGINES = ['dockerd', 'engined'];
-const STATES = ['passed', 'failed', 'skipped'];
 
 function readArguments() {
   const { rest } = peerOf(process.argv.slice(2));
@@ -52,78 +47,22 @@ function warnOfScores() {
     );
 }
 
-/** Runs all tests against one engine, and returns what its results file says. */
-async function runAgainst(engine, { critest, criDockerd, focus }, directory) {
-  const [log, results] = [join(directory, `${engine}.log`), join(directory, `${engine}.json`)];
-  const program = join(ROOT, 'dist', 'test', 'compare', 'critest.js');
-  const args = [engine, results, critest, criDockerd, ...(focus === undefined ? [] : [focus])];
-  // Some of the tests make memory segments that processes share.
-  const { status } = await runInSandbox(['unshare', '--ipc', process.execPath, program, ...args], {
-    cwd: ROOT,
-    log,
-    timeoutMs: LIMIT_MS,
-  });
-  if (status !== 0 || !existsSync(results))
-    throw new Error(`${engine}: ${status}\n${readFileSync(log, 'utf8').split('\n').slice(-LINES).join('\n')}`);
-  return JSON.parse(readFileSync(results, 'utf8'));
-}
-
 /** A part of critest is the first word group of a test's name. */
 const partOf = (name) => name.split(' › ')[0].replace('[k8s.io] ', '');
 
-/** The tests that are counted: ginkgo skips the benchmarks, which are no validation. */
-const validations = ({ outcomes }) => outcomes.filter(({ name }) => !/benchmark/i.test(name));
-
-function printCounts(sides) {
-  const parts = [...new Set(sides.flatMap((side) => validations(side).map(({ name }) => partOf(name))))].toSorted();
-  const counts = (side, part) => {
-    const of = validations(side).filter(({ name }) => part === undefined || partOf(name) === part);
-    return STATES.map((state) => of.filter((outcome) => outcome.state === state).length).join(' / ');
-  };
-  const row = (title, part) => `| ${title} | ${sides.map((side) => counts(side, part)).join(' | ')} |`;
-  console.log(`| ${STATES.join(' / ')} | ${sides.map(({ engine }) => engine).join(' | ')} |`);
-  console.log(`| --- | ${sides.map(() => '---').join(' | ')} |`);
-  for (const part of parts) console.log(row(part, part));
-  console.log(row('all'));
-}
-
-/** Prints each test that failed somewhere. Returns how many failed with this engine alone. */
-function printFailures([theirs, ours]) {
-  const byName = new Map(validations(theirs).map((outcome) => [outcome.name, outcome]));
-  let alone = 0;
-  for (const own of validations(ours)) {
-    const other = byName.get(own.name);
-    const differ = own.state !== other?.state;
-    if (own.state !== 'failed' && other?.state !== 'failed') continue;
-    if (own.state === 'failed' && differ && !OTHER_LOG_FORMAT.test(own.message)) alone++;
-    console.log(`\n${differ ? '!' : '='} ${own.name}: dockerd ${other?.state}, engined ${own.state}`);
-    for (const [engine, one] of [
-      ['dockerd', other],
-      ['engined', own],
-    ])
-      if (one?.message !== undefined)
-        console.log(`    ${engine}: ${one.message.split('\n').slice(0, 8).join('\n      ')}`);
-  }
-  return alone;
-}
-
 await command('npm run critest', async () => {
   if (process.getuid() !== 0) throw new Error('the tests run real containers: run them as root');
-  const options = readArguments();
+  const { critest, criDockerd, focus } = readArguments();
   warnOfScores();
   prepare('test', process.env.ENGINE_PEER);
   installPackages({ ipcmk: 'util-linux' });
   if (!existsSync(CNI_PLUGIN)) apt(['install', '--no-install-recommends', 'containernetworking-plugins']);
-  const directory = mkdtempSync(join(tmpdir(), 'engined-critest-'));
-  for (const signal of ['SIGINT', 'SIGTERM'])
-    process.on(signal, () => void endSandboxes().finally(() => process.exit(1)));
-  try {
-    const sides = await Promise.all(ENGINES.map((engine) => runAgainst(engine, options, directory)));
-    printCounts(sides);
-    const alone = printFailures(sides);
-    if (alone > 0) throw new Error(`${alone} tests fail with engined alone`);
-  } finally {
-    await endSandboxes();
-    rmSync(directory, { recursive: true, force: true });
-  }
+  await runSideBySide({
+    program: 'critest',
+    args: [critest, criDockerd, ...(focus === undefined ? [] : [focus])],
+    partOf,
+    // ginkgo skips the benchmarks, which are no validation.
+    isCounted: (name) => !/benchmark/i.test(name),
+    isChance: (message) => OTHER_LOG_FORMAT.test(message),
+  });
 });

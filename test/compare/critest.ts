@@ -13,17 +13,10 @@ import { Cleanup } from '../support/cleanup.js';
 import { dockerd } from '../support/dockerd.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
 import { startRegistry } from '../support/registry.js';
 import { waitFor } from '../support/wait.js';
 import { PAUSE, pushCritestImages } from './critest-images.js';
-
-/** The end of one test. `message` says how it failed. */
-interface Outcome {
-  readonly name: string;
-  readonly state: string;
-  readonly message?: string;
-}
+import { type Outcome, versions } from './outcome.js';
 
 /** One test in the report of ginkgo, the program that critest's tests are written with. */
 interface SpecReport {
@@ -151,17 +144,6 @@ async function runTests(socket: string, engine: Engine): Promise<Outcome[]> {
       state: State,
       ...(Failure === undefined ? {} : { message: Failure.Message }),
     }));
-}
-
-/** The engine and the programs under it, as the heading of the table names them. */
-async function versions(engine: Engine): Promise<string> {
-  const { Components } = await callJson<{ Components: { Name: string; Version: string }[] }>(
-    engine.socketPath,
-    'GET',
-    '/version',
-  );
-  const found = new Map(Components.map(({ Name, Version }) => [Name, Version]));
-  return `${engine.name} ${found.get('Engine')}, containerd ${found.get('containerd')}, runc ${found.get('runc')}`;
 }
 
 try {
