@@ -30,6 +30,7 @@ import { network } from './network.js';
 import { published } from './published.js';
 import { ensureShapedImage } from './images.js';
 import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles, pullReaders } from './pull.js';
+import { pullsAtOnce } from './pulls.js';
 import { readOptions } from './options.js';
 import { pushBigImage, pushMadeLayer } from './push.js';
 import { removeManyLayers } from './removal.js';
@@ -61,6 +62,7 @@ const MEASURES: readonly Measure[] = [
   pullManyFiles,
   pullByMany,
   pullReaders,
+  pullsAtOnce,
   removeManyLayers,
   pushBigImage,
   pushMadeLayer,
