@@ -31,27 +31,38 @@ export interface StagedLayer {
   /** Maps the owners in its tar to this host; undefined: they are the same. */
   readonly idMaps?: IdMaps | undefined;
   /** Makes the layer visible under its chain ID, atomically. If an equal layer was faster, that is a success, too. */
-  commit(layer: {
-    readonly diffId: Digest;
-    readonly parent: Digest | undefined;
-    readonly sizeBytes: number;
-    /**
-     * Directories that no tar entry named: their attributes are taken from the layers below. These and the paths of
-     * links are byte strings, one character (up to U+00FF) per byte.
-     */
-    readonly implicitDirs: readonly string[];
-    /**
-     * Hard links whose target is not in this layer. They are resolved in the layers below, else an `invalid` error is
-     * thrown.
-     */
-    readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
-    /**
-     * Whiteouts that were made. One that hides nothing is removed, because overlayfs would list it in a directory of
-     * one layer.
-     */
-    readonly whiteouts: readonly string[];
-  }): Promise<LayerInfo>;
+  commit(layer: LayerContent & { readonly parent: Digest | undefined }): Promise<LayerInfo>;
   discard(): Promise<void>;
+}
+
+/** The facts about a complete difference, and what has to be done about the layers below it. */
+export interface LayerContent {
+  readonly diffId: Digest;
+  readonly sizeBytes: number;
+  /**
+   * Directories that no tar entry named: their attributes are taken from the layers below. These and the paths of
+   * links are byte strings, one character (up to U+00FF) per byte.
+   */
+  readonly implicitDirs: readonly string[];
+  /**
+   * Hard links whose target is not in this layer. They are resolved in the layers below, else an `invalid` error is
+   * thrown.
+   */
+  readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
+  /**
+   * Whiteouts that were made. One that hides nothing is removed, because overlayfs would list it in a directory of
+   * one layer.
+   */
+  readonly whiteouts: readonly string[];
+}
+
+/** A writable layer that is mounted, for somebody who makes its tar while making its files. */
+export interface GrowingLayer {
+  /** The root of its difference. Files may be made there in directories that nothing below has. */
+  readonly upperDir: string;
+  /** A file to be created, as of a staged layer. */
+  readonly tarSplitPath: string;
+  readonly idMaps: IdMaps | undefined;
 }
 
 /** The files from which a worker rebuilds a layer's exact tar. The layer stays until `close` is called. */
@@ -129,6 +140,8 @@ export interface LayerStore {
   /** Mounts a writable layer and returns the merged directory. Each mount needs its unmount. */
   mount(id: string): Promise<string>;
   unmount(id: string): Promise<void>;
+  /** Tells where a brief writable layer grows while it is mounted; undefined where the driver hides it. */
+  growing(id: string): GrowingLayer | undefined;
   /**
    * Mounts the files of an image, whose topmost layer is given, read-only at an empty directory. The caller keeps a
    * reference as long as it is mounted, and unmounts it. `label`: the SELinux label of its files there; `maps`: the
@@ -154,6 +167,7 @@ export interface LayerStore {
   /**
    * Does the same with a writable layer that nobody uses any more, and is faster: its files become those of the new
    * layer. The writable layer is gone afterwards. When this fails, it can only be removed.
+   * @param content is known of a layer that was `growing`. Default: it is found by a walk through the files.
    */
-  sealWritable(id: string): Promise<LayerInfo>;
+  sealWritable(id: string, content?: LayerContent): Promise<LayerInfo>;
 }

@@ -6,9 +6,11 @@ import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSy
 import { makeDevice, makeFifo, makeSocket, setOpenFileTimes, setTimes } from '../sys/files/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
 import { fsPath } from './byte-path.js';
-import { copySmall } from './copy-regular.js';
+import { copySmall, type Look, lookOf } from './copy-regular.js';
 
 const NS_PER_S = 1_000_000_000n;
+
+const CAPABILITY = 'security.capability';
 
 /** Matches attributes that control overlayfs, and those that the security module of this host assigns. */
 const NOT_COPIED = /^(trusted\.|user\.overlay\.|security\.(?!capability$))/;
@@ -65,16 +67,43 @@ function splitNs(time: bigint): readonly [seconds: number, nanoseconds: number] 
   return [Number((time - nanoseconds) / NS_PER_S), Number(nanoseconds)];
 }
 
+/** A small regular file that is being copied. */
+export interface CopiedFile {
+  /** It is complete and open. */
+  readonly fd: number;
+  /** Valid until the call returns. */
+  readonly content: Buffer;
+  readonly hasXattrs: boolean;
+}
+
+/**
+ * Copies a small regular file to a free name as `copyInode` does, but for owner and mode. Returns false when nothing
+ * was made: for all else.
+ */
+export function copySmallFile(
+  from: string,
+  stat: BigIntStats,
+  to: string,
+  look: Look,
+  use?: (file: CopiedFile) => void,
+): boolean {
+  if (!stat.isFile()) return false;
+  const isGiven = look.uid !== Number(stat.uid) || look.gid !== Number(stat.gid);
+  // A change of the owner takes the rights of a program away.
+  const xattrs = readAttributes(from, stat).xattrs.filter(([name]) => !isGiven || name !== CAPABILITY);
+  return copySmall(from, stat, to, look, (fd, content) => {
+    for (const [name, value] of xattrs) setXattr(fsPath(to), name, value);
+    setOpenFileTimes(fd, ...splitNs(stat.mtimeNs));
+    use?.({ fd, content, hasXattrs: xattrs.length > 0 });
+  });
+}
+
 /** Copies anything but a directory to a free name; shares the blocks if the file system can. */
 export function copyInode(from: string, stat: BigIntStats, to: string): void {
   const target = fsPath(to);
   if (stat.isFile()) {
+    if (copySmallFile(from, stat, to, lookOf(stat))) return;
     const attributes = readAttributes(from, stat);
-    const isCopied = copySmall(from, stat, to, (fd) => {
-      for (const [name, value] of attributes.xattrs) setXattr(target, name, value);
-      setOpenFileTimes(fd, ...splitNs(stat.mtimeNs));
-    });
-    if (isCopied) return;
     copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     lchownSync(target, Number(stat.uid), Number(stat.gid));
     // The copy has the mode already, but a change of the owner takes these bits away.

@@ -16,7 +16,7 @@ import { after, test } from 'node:test';
 import { getXattr, setXattr } from '../sys/files/xattr.js';
 import { makeFifo } from '../sys/files/inode.js';
 import { copyInode } from './copy-attributes.js';
-import { copySmall } from './copy-regular.js';
+import { copySmall, lookOf } from './copy-regular.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'copy-regular-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
@@ -68,12 +68,14 @@ test('a name that is taken stays as it is, and what is no small file (any more) 
   const stat = statOf(from) as never;
   rmSync(from);
   makeFifo(from);
-  assert.throws(() => copySmall(from, stat, join(directory, 'pipe'), () => undefined), { code: 'ESPIPE' });
+  assert.throws(() => copySmall(from, stat, join(directory, 'pipe'), lookOf(stat), () => undefined), {
+    code: 'ESPIPE',
+  });
   rmSync(from);
   writeFileSync(from, Buffer.alloc(300 * 1024));
   const grown = join(directory, 'grown');
   assert.equal(
-    copySmall(from, stat, grown, () => undefined),
+    copySmall(from, stat, grown, lookOf(stat), () => undefined),
     false,
   );
   assert.equal(lstatSync(grown, { throwIfNoEntry: false }), undefined);

@@ -19,24 +19,42 @@ const PERMISSIONS = 0o777;
  */
 const apart = new Set<string>();
 
+/** The owner of a file, and its permissions with the bits for setuid, setgid and sticky. */
+export interface Look {
+  readonly uid: number;
+  readonly gid: number;
+  readonly mode: number;
+}
+
+/** Returns what a file looks like. */
+export function lookOf({ uid, gid, mode }: BigIntStats): Look {
+  return { uid: Number(uid), gid: Number(gid), mode: Number(mode & 0o7777n) };
+}
+
 /**
- * Makes a file at a free name with the content, the owner and the mode of a regular one; shares the blocks if the file
- * system can. `finish` gets its descriptor before it is closed. Returns false when nothing was made, because the file
- * is no small regular one (any more).
+ * Makes a file at a free name with the content of a regular one; shares the blocks if the file system can. `finish`
+ * gets its descriptor before it is closed, and the content, which is valid until the next call. Returns false when
+ * nothing was made, because the file is no small regular one (any more).
  */
-export function copySmall(from: string, stat: BigIntStats, to: string, finish: (fd: number) => void): boolean {
+export function copySmall(
+  from: string,
+  stat: BigIntStats,
+  to: string,
+  look: Look,
+  finish: (fd: number, content: Buffer) => void,
+): boolean {
   if (stat.size > BigInt(SMALL_BYTES)) return false;
   const source = openSync(fsPath(from), READ);
   try {
     // Reading at a place fails for a FIFO that has taken the place of the file.
     const bytes = readSync(source, content, 0, SMALL_BYTES + 1, 0);
     if (bytes > SMALL_BYTES) return false;
-    const target = openSync(fsPath(to), CREATE, Number(stat.mode) & PERMISSIONS);
+    const target = openSync(fsPath(to), CREATE, look.mode & PERMISSIONS);
     try {
       const made = fstatSync(target);
       if (bytes > 0 && !share(source, target, stat.dev, made.dev)) writeWhole(target, bytes);
-      dress(target, stat, made);
-      finish(target);
+      dress(target, look, made);
+      finish(target, content.subarray(0, bytes));
     } finally {
       closeSync(target);
     }
@@ -59,12 +77,7 @@ function writeWhole(target: number, bytes: number): void {
 }
 
 /** Sets what the new file has not got yet. A change of the owner takes bits of the mode away. */
-function dress(
-  target: number,
-  stat: BigIntStats,
-  made: { readonly uid: number; readonly gid: number; readonly mode: number },
-): void {
-  const [uid, gid, mode] = [Number(stat.uid), Number(stat.gid), Number(stat.mode & 0o7777n)];
+function dress(target: number, { uid, gid, mode }: Look, made: Look): void {
   if (made.uid !== uid || made.gid !== gid) fchownSync(target, uid, gid);
   if ((made.mode & 0o7777) !== mode) fchmodSync(target, mode);
 }

@@ -11,14 +11,13 @@ import type { ArchiveContents, ArchivedLayer } from '../images/archive/contents.
 import { ArchiveFiles } from '../images/archive/files.js';
 import { type PlannedImage, planLoad } from '../images/archive/plan.js';
 import type { IdMaps } from '../ports/id-maps.js';
-import type { Digest } from '../ports/storage.js';
+import type { Digest, LayerContent } from '../ports/storage.js';
 import type { Platform } from '../registry/platform.js';
 import { toText } from '../storage/byte-path.js';
 import { cleanName } from '../storage/tar/entry-name.js';
 import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader } from '../storage/tar/header.js';
 import { LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { TarReader, type EntrySink } from '../storage/tar/tar-reader.js';
-import type { UnpackedTar } from '../storage/tasks/unpack-tar.js';
 import { createDecompressor, decompressed, type Decompressor, isCompressed } from './decompress.js';
 import { failure, type Outcome } from './outcome.js';
 import { bufferDied } from './buffer-collector.js';
@@ -285,7 +284,7 @@ class LayerSink {
         const diffId = digestOf(this.#tarHash);
         blobDigest ??= diffId;
         const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = this.#extractor.finish();
-        const value: UnpackedTar = { diffId, sizeBytes, implicitDirs, danglingLinks, whiteouts };
+        const value: LayerContent = { diffId, sizeBytes, implicitDirs, danglingLinks, whiteouts };
         result = { ok: true, value };
       }
     } catch (error) {

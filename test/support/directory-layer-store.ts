@@ -159,6 +159,10 @@ export class DirectoryLayerStore implements LayerStore {
     return undefined;
   }
 
+  growing(): undefined {
+    return undefined;
+  }
+
   async mountImage(): Promise<void> {
     throw new Error('there are no mounts');
   }

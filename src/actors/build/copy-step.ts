@@ -41,9 +41,9 @@ export function copyLayer(
   signal: AbortSignal,
 ): Promise<LayerInfo> {
   const { destination, chown, chmod, kind } = instruction;
-  return layers.make(state.topLayer, async (rootfs) => {
+  return layers.make(state.topLayer, async (rootfs, layer) => {
     const owner = chown === '' ? undefined : await copyOwner(rootfs, chown, deps.lookUpUser, isClassic === true);
-    await deps.pool.run(
+    return deps.pool.run(
       'build-copy',
       {
         trees,
@@ -57,6 +57,7 @@ export function copyLayer(
         unpacks: kind === 'ADD' && (isClassic || instruction.unpack !== false),
         parents: kind === 'COPY' && instruction.parents,
         idMaps: deps.idMaps,
+        layer,
       },
       { signal },
     );
@@ -73,7 +74,7 @@ export function directoryLayer(
 ): Promise<LayerInfo> {
   return layers.make(state.topLayer, async (rootfs) => {
     const owner = user === '' ? undefined : await copyOwner(rootfs, user, lookUpUser, false);
-    await pool.run('build-copy', {
+    return pool.run('build-copy', {
       trees: [],
       rootfs,
       destination: path,

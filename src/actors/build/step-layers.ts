@@ -1,6 +1,6 @@
 /** Layers that steps make, held as long as their build needs them. */
 import { randomBytes } from 'node:crypto';
-import type { Digest, LayerInfo, LayerStore } from '../../ports/storage.js';
+import type { Digest, GrowingLayer, LayerContent, LayerInfo, LayerStore } from '../../ports/storage.js';
 
 export class StepLayers {
   readonly #held: Digest[] = [];
@@ -13,18 +13,25 @@ export class StepLayers {
     this.#held.push(chainId);
   }
 
-  /** Makes a layer of what `write` does to the files over `parent`. Nothing is left when it throws. */
-  async make(parent: Digest | undefined, write: (rootfs: string) => Promise<void>): Promise<LayerInfo> {
+  /**
+   * Makes a layer of what `write` does to the files over `parent`. Nothing is left when it throws.
+   * @param write gets what it needs to know the content of the layer in the end, where it can be known.
+   */
+  async make(
+    parent: Digest | undefined,
+    write: (rootfs: string, layer: GrowingLayer | undefined) => Promise<LayerContent | undefined>,
+  ): Promise<LayerInfo> {
     const id = randomBytes(32).toString('hex');
     await this.layers.createBrief(id, parent, { isBare: false });
     try {
       const rootfs = await this.layers.mount(id);
+      let content: LayerContent | undefined;
       try {
-        await write(rootfs);
+        content = await write(rootfs, this.layers.growing(id));
       } finally {
         await this.layers.unmount(id);
       }
-      return await this.seal(id);
+      return await this.seal(id, content);
     } finally {
       await this.layers.removeWritable(id);
     }
@@ -38,8 +45,8 @@ export class StepLayers {
   }
 
   /** Makes a layer of a writable one, which is gone afterwards. */
-  async seal(id: string): Promise<LayerInfo> {
-    const layer = await this.layers.sealWritable(id);
+  async seal(id: string, content?: LayerContent): Promise<LayerInfo> {
+    const layer = await this.layers.sealWritable(id, content);
     this.hold(layer.chainId);
     return layer;
   }

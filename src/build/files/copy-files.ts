@@ -2,8 +2,11 @@
 import { createHash } from 'node:crypto';
 import { closeSync, constants, openSync, statSync } from 'node:fs';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
+import type { GrowingLayer, LayerContent } from '../../ports/storage.js';
 import { fsPath, toBytePath } from '../../storage/byte-path.js';
 import { storageError } from '../../storage/storage-error.js';
+import { sealed } from '../../storage/tasks/seal-diff.js';
+import { GrowingTar } from '../../storage/tar/growing-tar.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { openInRoot } from '../../sys/files/open-in-root.js';
 import { hostOwner } from '../../sys/users/id-maps.js';
@@ -13,8 +16,8 @@ import { isArchive, unpackArchive } from './local-archive.js';
 import { leftOutBy } from './left-out.js';
 import { KeptDigests } from './kept-digests.js';
 import { joinPath } from './paths.js';
-import { findSources, type LeftOut, type SourceFile } from './source-files.js';
-import { type Appearance, type CopyRules, TargetTree } from './target-tree.js';
+import { findSources, hasWildcards, type LeftOut, type SourceFile } from './source-files.js';
+import { type Appearance, type CopyRules, type TargetLayer, TargetTree } from './target-tree.js';
 
 /** A tree on this host, and what of it is wanted. */
 export interface SourceTree {
@@ -80,11 +83,49 @@ export interface CopyFilesInput {
   /** Directories of the sources are kept below the destination. */
   readonly parents: boolean;
   readonly idMaps: IdMaps | undefined;
+  /** The layer that the files make, when nothing else is in it. */
+  readonly layer?: GrowingLayer | undefined;
 }
 
-export async function copyFiles(input: CopyFilesInput): Promise<{ readonly copied: number }> {
+/** Resolves with what the layer has become; undefined when that has to be found out. */
+export async function copyFiles(input: CopyFilesInput): Promise<LayerContent | undefined> {
+  const layer = input.layer && growsInOrder(input) ? openLayer(input.layer) : undefined;
+  try {
+    await copyAll(input, layer);
+    const facts = layer?.tar.end();
+    return facts && input.layer && sealed(toBytePath(input.layer.upperDir), facts, input.layer.idMaps);
+  } catch (error) {
+    throw storageError(error, 'copying files into an image');
+  } finally {
+    layer?.tar.close();
+    if (layer) closeSync(layer.fd);
+  }
+}
+
+/**
+ * Tells whether the files come in the order of a tar, and directories get no other time afterwards than they are known
+ * to get: those of several sources may be anywhere.
+ */
+function growsInOrder({ trees, classic, unpacks }: CopyFilesInput): boolean {
+  const [tree] = trees;
+  const [source] = tree?.sources ?? [];
+  if (tree === undefined || source === undefined || classic !== undefined || (tree.unpacks ?? unpacks)) return false;
+  return trees.length === 1 && tree.sources.length === 1 && !hasWildcards(source);
+}
+
+function openLayer(layer: GrowingLayer): TargetLayer {
+  const fd = openSync(layer.upperDir, DIRECTORY);
+  try {
+    return { fd, tar: new GrowingTar(layer) };
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+async function copyAll(input: CopyFilesInput, layer: TargetLayer | undefined): Promise<void> {
   const rootFd = openSync(input.rootfs, DIRECTORY);
-  const tree = new TargetTree(rootFd, appearanceOf(input), rulesOf(input));
+  const tree = new TargetTree(rootFd, appearanceOf(input), rulesOf(input), layer);
   let copied = 0;
   try {
     const destination = tree.resolve(toBytePath(input.destination));
@@ -101,12 +142,9 @@ export async function copyFiles(input: CopyFilesInput): Promise<{ readonly copie
         }
       }
     }
-  } catch (error) {
-    throw storageError(error, 'copying files into an image');
   } finally {
     closeSync(rootFd);
   }
-  return { copied };
 }
 
 /** Unpacks an archive into a directory, which is the root for links in it. Modes that are wanted do not apply to it. */

@@ -2,14 +2,25 @@
  * Writes into the root file system of an image that is being made. Links in it are followed as a process of the image
  * would follow them, so nothing is written outside. Synchronous, for worker threads. Paths are byte strings.
  */
-import { chmodSync, constants, lchownSync, linkSync, mkdirSync, readlinkSync, type BigIntStats } from 'node:fs';
+import {
+  chmodSync,
+  constants,
+  fstatSync,
+  lchownSync,
+  linkSync,
+  mkdirSync,
+  readlinkSync,
+  type BigIntStats,
+} from 'node:fs';
 import { type EngineError, invalid } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toText } from '../../storage/byte-path.js';
 import { findPath, type FoundPath, openResolved } from '../../storage/container-path.js';
-import { copyAttributes, copyInode, copyTimes } from '../../storage/copy-attributes.js';
+import { copyAttributes, copyInode, copySmallFile, copyTimes } from '../../storage/copy-attributes.js';
+import type { Look } from '../../storage/copy-regular.js';
 import { removeEntry } from '../../storage/remove-entry.js';
 import { statOf } from '../../storage/stat-of.js';
+import type { GrowingTar } from '../../storage/tar/growing-tar.js';
 import { walkTree } from '../../storage/walk-tree.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
@@ -39,6 +50,13 @@ export interface CopyRules {
   readonly dropsSetuid: boolean;
 }
 
+/** The layer that gets what is made, for a copy that is the only one into it. */
+export interface TargetLayer {
+  /** The root of its difference. What is made in a directory that nothing below has is made there directly. */
+  readonly fd: number;
+  readonly tar: GrowingTar;
+}
+
 /** At most so many links are followed while a place is looked for, as in the kernel. */
 const MAX_LINKS = 40;
 
@@ -47,6 +65,8 @@ export class TargetTree {
   readonly #links = new Map<string, string>();
   /** Directories that this copy has made: nothing is in them but what it puts there. */
   readonly #fresh = new Set<string>();
+  /** Directories that are in the layer alone: what is made in them need not go through the mount. */
+  readonly #own = new Set<string>();
   /** The directory of the last file, since most files have the same one as the file before. */
   #current: { readonly path: string; readonly fd: number } | undefined;
   /** Directories whose times are set when everything in them is there, the outermost first. */
@@ -56,6 +76,7 @@ export class TargetTree {
     private readonly rootFd: number,
     private readonly appearance: Appearance,
     private readonly rules: CopyRules,
+    private readonly layer?: TargetLayer,
   ) {}
 
   /** Returns where a path leads. What is not there yet is made at the place to which dangling links point. */
@@ -134,7 +155,7 @@ export class TargetTree {
     if (isContent) {
       if (!this.rules.replaces && this.#isFile(to)) throw notDirectory(to);
       this.makeDirectories(to);
-      if (this.rules.keepsTopTime) this.#times.push({ to, stat: source.stat });
+      if (this.rules.keepsTopTime) this.#keepTime(to, source.stat);
     } else this.#copyOne(source.at, source.stat, to);
     this.#copyContent(source, to, leftOut);
     for (const { to: directory, stat } of this.#times.splice(0).toReversed()) {
@@ -161,6 +182,12 @@ export class TargetTree {
       }
       this.#copyOne(at, stat, joinPath(to, path));
     }
+  }
+
+  /** A directory gets its time when everything in it is there. */
+  #keepTime(to: string, stat: BigIntStats): void {
+    this.#times.push({ to, stat });
+    this.layer?.tar.willHaveTime(to.slice(1), stat.mtimeNs);
   }
 
   #copyOne(from: string, stat: BigIntStats, to: string): void {
@@ -202,21 +229,44 @@ export class TargetTree {
     if (!isThere) {
       mkdirSync(fsPath(at), 0o755);
       this.#fresh.add(to);
+      this.#own.add(to);
     }
     this.#appear(at, from, stat);
-    this.#times.push({ to, stat });
+    this.#keepTime(to, stat);
+    this.layer?.tar.entry(to.slice(1));
   }
 
   #copyFile({ from, stat, at, present, parent, name, to }: Place): void {
     if (present?.isDirectory() === true && !this.rules.replaces)
       throw invalid(`cannot replace to directory ${toText(to)} with file`, { code: 'IS_A_DIRECTORY' });
     if (present) removeEntry(parent, name);
-    const inode = `${stat.dev}:${stat.ino}`;
-    const twin = stat.nlink > 1n ? this.#links.get(inode) : undefined;
-    if (twin !== undefined && this.#link(twin, at)) return;
-    copyInode(from, stat, at);
-    this.#dress(at, stat);
-    if (stat.nlink > 1n) this.#links.set(inode, to);
+    if (stat.nlink > 1n) this.#copyShared({ from, stat, at, to });
+    else this.#copyContents({ from, stat, at, to });
+  }
+
+  /** Copies a file of which there may be other names. */
+  #copyShared(file: Pick<Place, 'from' | 'stat' | 'at' | 'to'>): void {
+    this.layer?.tar.giveUp();
+    const inode = `${file.stat.dev}:${file.stat.ino}`;
+    const twin = this.#links.get(inode);
+    if (twin !== undefined && this.#link(twin, file.at)) return;
+    this.#copyContents(file);
+    this.#links.set(inode, file.to);
+  }
+
+  #copyContents({ from, stat, at, to }: Pick<Place, 'from' | 'stat' | 'at' | 'to'>): void {
+    const tar = this.layer?.tar;
+    let isTaken = false;
+    const isSmall = copySmallFile(from, stat, at, this.#lookOf(stat), ({ fd, content, hasXattrs }) => {
+      if (hasXattrs || tar === undefined) return;
+      tar.file(to.slice(1), fstatSync(fd, { bigint: true }), content);
+      isTaken = true;
+    });
+    if (!isSmall) {
+      copyInode(from, stat, at);
+      this.#dress(at, stat);
+    }
+    if (!isTaken) tar?.entry(to.slice(1));
   }
 
   #link(twin: string, at: string): boolean {
@@ -239,22 +289,26 @@ export class TargetTree {
   }
 
   #dress(at: string, stat: BigIntStats): void {
-    const { owner, mode } = this.appearance;
-    const from = { uid: Number(stat.uid), gid: Number(stat.gid) };
-    const { uid, gid } = owner(from);
-    const isGiven = uid !== from.uid || gid !== from.gid;
+    const { uid, gid, mode } = this.#lookOf(stat);
+    const isGiven = uid !== Number(stat.uid) || gid !== Number(stat.gid);
     if (isGiven) lchownSync(fsPath(at), uid, gid);
     if (stat.isSymbolicLink()) return;
     const before = Number(stat.mode & 0o7777n);
-    let after = mode(before, stat.isDirectory());
-    if (this.rules.dropsSetuid && stat.isFile()) after &= (after & 0o010) === 0 ? ~0o4000 : ~0o6000;
     // A change of the owner takes away the bits that give a program the rights of its owner.
-    if (after !== before || (isGiven && (before & 0o6000) !== 0)) chmodSync(fsPath(at), after);
+    if (mode !== before || (isGiven && (before & 0o6000) !== 0)) chmodSync(fsPath(at), mode);
+  }
+
+  #lookOf(stat: BigIntStats): Look {
+    const { owner, mode: modeOf } = this.appearance;
+    const { uid, gid } = owner({ uid: Number(stat.uid), gid: Number(stat.gid) });
+    const mode = modeOf(Number(stat.mode & 0o7777n), stat.isDirectory());
+    if (!this.rules.dropsSetuid || !stat.isFile()) return { uid, gid, mode };
+    return { uid, gid, mode: mode & ((mode & 0o010) === 0 ? ~0o4000 : ~0o6000) };
   }
 
   #openDirectory(path: string): number {
     try {
-      return openInRoot(this.rootFd, fsPath(path), DIRECTORY);
+      return this.#open(path);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (path === '/' || (code !== 'ENOENT' && code !== 'ENOTDIR')) throw error;
@@ -268,10 +322,16 @@ export class TargetTree {
       chmodSync(fsPath(at), this.appearance.directoryMode);
       const { uid, gid } = this.appearance.directoryOwner;
       lchownSync(fsPath(at), uid, gid);
+      this.#own.add(path);
     } finally {
       closeFd(above);
     }
-    return openInRoot(this.rootFd, fsPath(path), DIRECTORY);
+    return this.#open(path);
+  }
+
+  #open(path: string): number {
+    const root = this.layer !== undefined && this.#own.has(path) ? this.layer.fd : this.rootFd;
+    return openInRoot(root, fsPath(path), DIRECTORY);
   }
 }
 

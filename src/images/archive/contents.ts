@@ -10,7 +10,7 @@ export interface ArchivedLayer {
   /** Digest of the file as it is in the archive. */
   readonly blobDigest: Digest;
   readonly blobBytes: number;
-  /** An UnpackedTar, or the failure of unpacking, which matters only when a manifest names the layer. */
+  /** A LayerContent, or the failure of unpacking, which matters only when a manifest names the layer. */
   readonly result: Outcome;
 }
 

@@ -4,10 +4,9 @@ import { type Outcome, unwrap } from '../../workers/outcome.js';
 import { dataLoss, internal, invalid } from '../../errors/engine-error.js';
 import type { PieceSource } from '../../ports/archives.js';
 import type { Image, ImageHistory } from '../../ports/images.js';
-import type { Digest, LayerInfo } from '../../ports/storage.js';
+import type { Digest, LayerContent, LayerInfo } from '../../ports/storage.js';
 import type { KeptContent } from '../../registry/kept-content.js';
 import type { Platform } from '../../registry/platform.js';
-import type { UnpackedTar } from '../../storage/tasks/unpack-tar.js';
 import { chainId } from '../../ports/chain-id.js';
 import { platformsOf } from '../platform.js';
 import { canonicalString, familiarString, parseReference } from '../reference.js';
@@ -79,11 +78,11 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
 }
 
 /** Returns the unpacked layer. @throws EngineError as the unpacking did; internal when the disk was too small. */
-function unpacked({ result }: ArchivedLayer): UnpackedTar {
+function unpacked({ result }: ArchivedLayer): LayerContent {
   // The limit was the free space of the disk.
   if (!result.ok && result.code === 'LAYER_TOO_LARGE')
     throw internal('loading a layer: no space left on device', { code: 'ENOSPC' });
-  return unwrap(result) as UnpackedTar;
+  return unwrap(result) as LayerContent;
 }
 
 /**
@@ -158,11 +157,11 @@ class Loader {
     if (!kept || !published || !parts || (id !== published.target.digest && id !== published.own)) return;
     const layers = plan.layers.flatMap((found) => (found.ok ? (found.value as ArchivedLayer) : []));
     const isSame = ({ result, blobDigest }: ArchivedLayer, at: number): boolean =>
-      result.ok && (result.value as UnpackedTar).diffId === diffIds[at] && blobDigest === parts.blobs[at];
+      result.ok && (result.value as LayerContent).diffId === diffIds[at] && blobDigest === parts.blobs[at];
     if (layers.length !== parts.blobs.length || !layers.every(isSame)) return;
     for (const { place, blobDigest: digest, blobBytes: sizeBytes, result } of layers) {
       const path = this.archive.staged.blobPath(place);
-      const { diffId } = unwrap(result) as UnpackedTar;
+      const { diffId } = unwrap(result) as LayerContent;
       if (path !== undefined) await kept.keepLayer({ digest, sizeBytes }, diffId, path);
     }
     const contentBytes = await kept.keepImage({

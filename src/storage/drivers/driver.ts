@@ -171,6 +171,11 @@ export interface StorageDriver {
    * moved; undefined when it cannot be moved. Asked for a container that is not mounted any more. Default: none can.
    */
   movableDifference?(directory: string): string | undefined;
+  /**
+   * Tells the same of a container that is mounted, whose files may be made there directly in a directory that nothing
+   * below has. Default: the mount must be used.
+   */
+  growingDifference?(directory: string): string | undefined;
   /** `GraphDriver.Data` in inspect, of the layer or container whose directory this is. */
   data(directory: string, below: readonly string[]): Readonly<Record<string, string>> | null;
   /** Default: it cannot do that. */

@@ -12,6 +12,8 @@ import type { Logger } from '../../ports/logger.js';
 import type {
   Change,
   Digest,
+  GrowingLayer,
+  LayerContent,
   LayerDirectories,
   LayerInfo,
   LayerStore,
@@ -22,16 +24,14 @@ import { makeDirectories } from '../../sys/files/make-directories.js';
 import { letPass } from '../../sys/users/id-access.js';
 import { rootOwner } from '../../sys/users/id-maps.js';
 import { createWorkerPool, TRANSFER_IDLE_MS, type WorkerPool } from '../../workers/pool.js';
-import { toBytePath } from '../byte-path.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
 import { storageError } from '../storage-error.js';
-import type { UnpackedTar } from '../tasks/unpack-tar.js';
 import { chainId } from '../../ports/chain-id.js';
 import { Durability } from './durability.js';
 import { InitLayers } from './init-layers.js';
-import { DIFFERENCE, Layout } from './layout.js';
-import { isOpaque } from './marks.js';
+import { DIFFERENCE, Layout, TAR_SPLIT } from './layout.js';
 import { MAX_DEPTH, ReadOnlyLayers } from './read-only-layers.js';
+import { settle } from './settle.js';
 import { spreadLayers } from './spread-layers.js';
 import { tarStream } from './tar-stream.js';
 import { Trash } from './trash.js';
@@ -159,7 +159,7 @@ export class DriverLayerStore implements LayerStore {
     await (this.#parts.driver.stage?.(diffDir) ?? mkdir(diffDir, { mode: 0o755 }));
     return {
       diffDir,
-      tarSplitPath: join(directory, 'tar-split'),
+      tarSplitPath: join(directory, TAR_SPLIT),
       idMaps: this.#parts.idMaps,
       commit: async (layer) => {
         const info = await this.#commit(directory, layer);
@@ -318,7 +318,15 @@ export class DriverLayerStore implements LayerStore {
     });
   }
 
-  async sealWritable(id: string): Promise<LayerInfo> {
+  growing(id: string): GrowingLayer | undefined {
+    const { driver, layout, idMaps } = this.#parts;
+    const directory = layout.container(id);
+    const difference = driver.growingDifference?.(directory);
+    if (difference === undefined || this.#writable.mapsOf(id) !== undefined) return undefined;
+    return { upperDir: join(directory, difference), tarSplitPath: join(directory, TAR_SPLIT), idMaps };
+  }
+
+  async sealWritable(id: string, content?: LayerContent): Promise<LayerInfo> {
     const { driver, layout, workers } = this.#parts;
     const parent = this.#writable.parentOf(id);
     const hasOwnUsers = this.#writable.mapsOf(id) !== undefined;
@@ -333,7 +341,8 @@ export class DriverLayerStore implements LayerStore {
     try {
       return await this.#stageFrom(parent, `committing the changes of ${id}`, async (staged) => {
         const { diffDir, tarSplitPath, idMaps } = staged;
-        const sealed = await workers.run('seal-diff', { upperDir, tarSplitPath, idMaps });
+        if (content) await rename(join(taken, TAR_SPLIT), tarSplitPath);
+        const sealed = content ?? (await workers.run('seal-diff', { upperDir, tarSplitPath, idMaps }));
         const upper = { upperDir, upperMaps: idMaps };
         if (!sealed) return workers.run('commit-diff', { ...upper, diffDir, tarSplitPath, idMaps });
         // The directory of the stage is empty: it gives way.
@@ -349,7 +358,7 @@ export class DriverLayerStore implements LayerStore {
   async #stageFrom(
     parent: Digest | undefined,
     doing: string,
-    fill: (staged: StagedLayer) => Promise<UnpackedTar>,
+    fill: (staged: StagedLayer) => Promise<LayerContent>,
   ): Promise<LayerInfo> {
     const staged = await this.stage();
     try {
@@ -373,7 +382,7 @@ export class DriverLayerStore implements LayerStore {
         throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
       const add = async (): Promise<LayerInfo> => {
         const below = this.#readOnly.directories(parent);
-        await this.#settle(join(directory, DIFFERENCE), below, layer);
+        await settle(this.#parts.workers, join(directory, DIFFERENCE), below, layer);
         await this.#parts.driver.apply(directory, below, id);
         return this.#readOnly.add(directory, { chainId: id, diffId, parent, sizeBytes });
       };
@@ -383,17 +392,5 @@ export class DriverLayerStore implements LayerStore {
         throw storageError(error, 'storing layer');
       }
     });
-  }
-
-  async #settle(diffDir: string, lowerDirs: readonly string[], layer: CommitRequest): Promise<void> {
-    const { parent, implicitDirs, danglingLinks, whiteouts } = layer;
-    const hidesAll = parent !== undefined && isOpaque(toBytePath(diffDir));
-    const isComplete =
-      danglingLinks.length === 0 &&
-      whiteouts.length === 0 &&
-      (parent === undefined || implicitDirs.length === 0) &&
-      !hidesAll;
-    if (isComplete) return;
-    await this.#parts.workers.run('settle-layer', { diffDir, lowerDirs, implicitDirs, danglingLinks, whiteouts });
   }
 }

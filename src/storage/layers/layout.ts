@@ -21,6 +21,9 @@ import type { Digest } from '../../ports/storage.js';
 /** Name of the directory in a staged layer that its difference is unpacked into. */
 export const DIFFERENCE = 'diff';
 
+/** Name of the file in the directory of a layer that its tar is rebuilt with. */
+export const TAR_SPLIT = 'tar-split';
+
 /** Path below the data root of a layer (`layers`) or a container (`writable`). */
 export function storePath(driver: string, shelf: 'layers' | 'writable', name: string): string {
   return `${driver}/${shelf}/${name}`;
@@ -58,7 +61,7 @@ export class Layout {
   }
 
   tarSplit(shortId: string): string {
-    return join(this.layers, shortId, 'tar-split');
+    return join(this.layers, shortId, TAR_SPLIT);
   }
 
   indexRecord(chainId: Digest): string {

@@ -25,19 +25,27 @@ export interface DiffWatcher extends TarWatcher {
 export function* diffTar(upperDir: string, idMaps?: IdMaps, watcher?: DiffWatcher): Generator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
   const writer = new EntryWriter(() => buffer, idMaps, watcher, watcher?.isStill);
-  for (const entry of walkTree(toBytePath(upperDir))) {
-    const { path, stat } = entry;
-    watcher?.entry(entry);
-    const base = path.slice(path.lastIndexOf('/') + 1);
-    if (base.startsWith(WHITEOUT)) continue;
-    if (isWhiteout(stat)) {
-      const name = path.slice(0, path.length - base.length) + WHITEOUT + base;
-      yield encodeHeader({ ...commonFields(stat, idMaps), type: '0', name, mode: 0o600 });
-      continue;
-    }
-    yield* writer.write(entry, path);
-    if (stat.isDirectory() && isOpaque(entry.at))
-      yield encodeHeader({ ...commonFields(stat, idMaps), type: '0', name: `${path}/.wh..wh..opq` });
-  }
+  for (const entry of walkTree(toBytePath(upperDir))) yield* diffEntry(writer, entry, idMaps, watcher);
   yield END_OF_ARCHIVE;
+}
+
+/** Returns the bytes of one file or directory of a difference. */
+export function* diffEntry(
+  writer: EntryWriter,
+  entry: WalkedEntry,
+  idMaps: IdMaps | undefined,
+  watcher: DiffWatcher | undefined,
+): Generator<Buffer> {
+  const { path, stat } = entry;
+  watcher?.entry(entry);
+  const base = path.slice(path.lastIndexOf('/') + 1);
+  if (base.startsWith(WHITEOUT)) return;
+  if (isWhiteout(stat)) {
+    const name = path.slice(0, path.length - base.length) + WHITEOUT + base;
+    yield encodeHeader({ ...commonFields(stat, idMaps), type: '0', name, mode: 0o600 });
+    return;
+  }
+  yield* writer.write(entry, path);
+  if (stat.isDirectory() && isOpaque(entry.at))
+    yield encodeHeader({ ...commonFields(stat, idMaps), type: '0', name: `${path}/.wh..wh..opq` });
 }

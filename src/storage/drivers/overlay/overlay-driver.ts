@@ -172,6 +172,11 @@ class OverlayDriver extends StackedDriver {
     return this.#sizes.isLimited(directory) ? undefined : super.movableDifference(directory);
   }
 
+  growingDifference(directory: string): string | undefined {
+    // The kernel asks the upper directory for a name when it is first looked up.
+    return this.movableDifference(directory);
+  }
+
   async #overlay(data: string, at: string): Promise<void> {
     if (Buffer.byteLength(data) > MAX_MOUNT_OPTIONS_BYTES)
       throw invalid('the image has too many layers to be mounted', { code: 'LAYER_DEPTH' });
