@@ -48,6 +48,11 @@ export function buildxProgram(): string {
   return join(BUILDX_PLUGINS, 'docker-buildx');
 }
 
+/** So is that of `docker compose`. */
+export function composeProgram(): string {
+  return join(COMPOSE_PLUGINS, 'docker-compose');
+}
+
 /** Why tests that compare with dockerd cannot run here; false when they can. */
 export function whyNoDockerd(): string | false {
   if (isMachineNetwork()) return 'needs a network of its own: npm test';
