@@ -23,7 +23,7 @@ import {
 } from '../support/image-builder.js';
 import { pingWhile } from '../support/ping.js';
 import { pull } from '../support/pulls.js';
-import { startRegistry } from '../support/registry.js';
+import { startRegistry, type TestRegistry } from '../support/registry.js';
 
 const MIB = 1 << 20;
 /** A daemon may hold so much after all of this together; single archives below unpack to more. */
@@ -173,30 +173,30 @@ for (const [name, [make, reply]] of Object.entries(ARCHIVES)) {
 
 describe('layers that mean harm', () => {
   const outside = `/tmp/engined-escape-${process.pid}`;
+  let hostile: TestRegistry;
+  before(async () => {
+    hostile = await startRegistry();
+    cleanup.add(() => hostile.stop());
+  });
 
   /**
    * Pushes the entries as an image and pulls it. Success or refusal is told by the caller; escapes are never allowed.
    */
   async function outcome(entries: readonly LayerEntry[]): Promise<string | undefined> {
-    const hostile = await startRegistry();
-    try {
-      const name = `${hostile.host}/hostile/layer:1`;
-      await pushImage(hostile.url, 'hostile/layer', '1', buildImage({ layers: [buildLayer(entries)] }));
-      const { error } = await pull(engine, name);
-      assert.equal(existsSync(outside), false, 'nothing is written outside');
-      if (error === undefined) await callJson(engine.socketPath, 'DELETE', `/images/${name}`);
-      return error;
-    } finally {
-      await hostile.stop();
-    }
+    const name = `${hostile.host}/hostile/layer:1`;
+    await pushImage(hostile.url, 'hostile/layer', '1', buildImage({ layers: [buildLayer(entries)] }));
+    const { error } = await pull(engine, name);
+    assert.equal(existsSync(outside), false, 'nothing is written outside');
+    if (error === undefined) await callJson(engine.socketPath, 'DELETE', `/images/${name}`);
+    return error;
   }
 
   const images = (): Promise<unknown> => callJson(engine.socketPath, 'GET', '/images/json?all=1');
-  let before: unknown;
+  let former: unknown;
   beforeEach(async () => {
-    before = await images();
+    former = await images();
   });
-  afterEach(async () => assert.deepEqual(await images(), before, 'no half-made image'));
+  afterEach(async () => assert.deepEqual(await images(), former, 'no half-made image'));
 
   test('a path that climbs out', async () => {
     await outcome([{ path: `../../../../../../../../../../../..${outside}`, content: 'x' }]);
@@ -226,23 +226,18 @@ describe('layers that mean harm', () => {
   });
 
   test('a layer that is no archive, and one that ends in the middle of a file', async () => {
-    const hostile = await startRegistry();
-    try {
-      const whole = tarOf([{ path: 'file', content: 'z'.repeat(10_000) }]);
-      const layers = {
-        noise: layerOfTar(Buffer.from('this is no tar at all'.repeat(100))),
-        torn: layerOfTar(whole.subarray(0, 4096)),
-        plain: { ...layerOfTar(whole, 'none'), compression: 'gzip' as const },
-      };
-      for (const [name, layer] of Object.entries(layers)) {
-        await pushImage(hostile.url, `hostile/${name}`, '1', buildImage({ layers: [layer] }));
-        const { error } = await pull(engine, `${hostile.host}/hostile/${name}:1`);
-        if (name === 'plain' && error === undefined)
-          await callJson(engine.socketPath, 'DELETE', `/images/${hostile.host}/hostile/${name}:1`);
-        else assert.ok(error !== undefined, name);
-      }
-    } finally {
-      await hostile.stop();
+    const whole = tarOf([{ path: 'file', content: 'z'.repeat(10_000) }]);
+    const layers = {
+      noise: layerOfTar(Buffer.from('this is no tar at all'.repeat(100))),
+      torn: layerOfTar(whole.subarray(0, 4096)),
+      plain: { ...layerOfTar(whole, 'none'), compression: 'gzip' as const },
+    };
+    for (const [name, layer] of Object.entries(layers)) {
+      await pushImage(hostile.url, `hostile/${name}`, '1', buildImage({ layers: [layer] }));
+      const { error } = await pull(engine, `${hostile.host}/hostile/${name}:1`);
+      if (name === 'plain' && error === undefined)
+        await callJson(engine.socketPath, 'DELETE', `/images/${hostile.host}/hostile/${name}:1`);
+      else assert.ok(error !== undefined, name);
     }
   });
 });
