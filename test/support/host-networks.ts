@@ -1,6 +1,6 @@
 /** The network driver over real namespaces, bridges and iptables, under names of its own. */
 import { type ChildProcess, type ChildProcessByStdio, execFileSync, fork, spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -25,13 +25,17 @@ export interface NetworkPlan {
   readonly addressPools: readonly { readonly base: string; readonly size: number }[];
 }
 
-/** Unique on this machine: others may run the same tests at the same time. */
+const SUBNETS = 2 ** 16;
+/** The next of 10.0.0.0/8. Others may run the same tests on this machine, so it begins anywhere. */
+let nextSubnet = randomInt(SUBNETS);
+
+/** Has a bridge and a subnet that no other plan of this process has: a driver's bridge may outlast its test. */
 export function networkPlan(directory: string, changes: Partial<NetworkPlan> = {}): NetworkPlan {
-  const [a = 0, b = 0] = randomBytes(2);
+  nextSubnet = (nextSubnet + 1) % SUBNETS;
   const bridge = `engt${randomBytes(3).toString('hex')}`;
   return {
     bridge,
-    bip: `10.${a}.${b}.1/24`,
+    bip: `10.${nextSubnet >> 8}.${nextSubnet & 0xff}.1/24`,
     netnsRoot: `${directory}/${bridge}`,
     icc: true,
     iptables: true,
