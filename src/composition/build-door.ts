@@ -40,12 +40,14 @@ export interface DoorNeeds {
   readonly exportPool: WorkerPool;
   readonly sources: BuildSources;
   readonly gcRules: readonly GcRule[];
+  /** The store has images as registries have them, with indexes. */
+  readonly keepsIndexes: boolean;
 }
 
 export function composeBuildDoor(
   { log, live, settings, dataRoot, execRoot, temporary }: Base,
   { network, archives, layers, pool }: Drivers,
-  { builds, contexts, configs, cache, pushes, exportPool, sources, gcRules }: DoorNeeds,
+  { builds, contexts, configs, cache, pushes, exportPool, sources, gcRules, keepsIndexes }: DoorNeeds,
 ): BuildKitDoor {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
@@ -72,6 +74,7 @@ export function composeBuildDoor(
     prepare: (...order) => ImageExport.prepare(blobParts, ...order),
     openBlobs: (form) => LayerBlobs.open(blobParts, form),
     layers,
+    keepsIndexes,
     pushCache: (...order) => pushes.pushCache(...order),
     pushSet: (...order) => pushes.pushImageSet(...order),
     push: (reference, credentials, signal) =>

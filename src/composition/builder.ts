@@ -71,6 +71,7 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     exportPool,
     sources,
     gcRules,
+    keepsIndexes: transfers.keptContent !== undefined,
   });
   return { builds, contexts, ...cacheParts, sources, door };
 }

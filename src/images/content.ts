@@ -21,6 +21,8 @@ export interface ImageMetadata {
   readonly published?: PublishedImage;
   /** Digest of the configuration; absent where it is the ID. */
   readonly config?: Digest;
+  /** Set where the record of another image of the index is named by the ID: without that this one is no whole image. */
+  readonly isFurther?: boolean;
 }
 
 const HEX = /^[a-f0-9]{64}$/;

@@ -9,7 +9,7 @@ import { familiarName, familiarString, parseReference } from './reference.js';
 export interface ImageEntry {
   readonly id: Digest;
   /** The name of its record: the ID, or a digest of its own where another image has a record of that name. */
-  readonly key: Digest;
+  key: Digest;
   readonly configDigest: Digest;
   readonly config: ImageConfigDocument;
   readonly topLayer: Digest | undefined;

@@ -6,10 +6,14 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { MemoryContent } from '../../test/support/memory-content.js';
+import { ImageAnnotations } from '../build/outputs/annotations.js';
+import { imageSet } from '../build/outputs/image-set.js';
 import { dataLoss } from '../errors/engine-error.js';
 import { chainOf } from '../ports/chain-id.js';
+import type { ImageSet, LeavingLayer } from '../ports/image-set.js';
 import type { Image, ImageStore } from '../ports/images.js';
 import type { Logger } from '../ports/logger.js';
+import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { KeptContent } from '../registry/kept-content.js';
 import type { WorkerPool } from '../workers/pool.js';
@@ -23,6 +27,7 @@ let content: MemoryContent;
 let images: Image[];
 let compressed: Digest[];
 let changed: () => void;
+let kept: KeptContent;
 let manifests: MadeManifests;
 let damaged: Digest | undefined;
 
@@ -48,7 +53,7 @@ beforeEach(async () => {
     onChange: (listener) => ((changed = listener), () => undefined),
   };
   const log = { warn: (_: object, text: string) => assert.fail(text) } as unknown as Logger;
-  const kept = new KeptContent({ content, lease: () => 'lease', images: store, log });
+  kept = new KeptContent({ content, lease: () => 'lease', images: store, log });
   await kept.load();
   const openTar = (chainId: Digest) => {
     const diffId = diffOf.get(chainId) ?? assert.fail(chainId);
@@ -157,3 +162,73 @@ test('what is made for no image goes, and so does what a damaged layer leaves', 
   await later();
   assert.deepEqual([[...content.blobs.keys()], await readdir(directory)], [[], []]);
 });
+
+test('an index leads to the images of all platforms and what is attested of them, and goes with them', async () => {
+  const documents = async (layers: readonly (readonly LeavingLayer[])[]): Promise<ImageSet> => {
+    const result = { platform: '', scanned: [], recipe: () => ({ materials: [], steps: [], secrets: [], ssh: [] }) };
+    const parts = layers.map((own, at) => {
+      const rootfs = { type: 'layers', diff_ids: own.map(({ diffId }) => diffId) };
+      const config = { os: 'linux', architecture: ['amd64', 'arm64'][at] ?? '', rootfs };
+      return { result: { ...result, config, topLayer: undefined, baseLayers: 0 }, layers: own };
+    });
+    const stated = {
+      predicateType: 't',
+      predicate: { kind: 'value', value: {} },
+      subjects: ['s'],
+      fileName: 'f',
+    } as const;
+    return imageSet(parts, {
+      format: 'oci',
+      created: '',
+      annotations: new ImageAnnotations(new Map()),
+      attest: ({ platform }) => [{ ...stated, predicateType: `t${platform}` }],
+    });
+  };
+  const made = await manifests.makeSet(
+    [
+      [LOW, MIDDLE],
+      [LOW, HIGH],
+    ],
+    documents,
+  );
+  assert.deepEqual(compressed.sort(), [LOW, MIDDLE, HIGH].sort());
+  images = made.images.map(({ config, published }) => {
+    return { id: published.target.digest, config: JSON.parse(config.toString()), published } as unknown as Image;
+  });
+  changed();
+  made.close();
+  await later();
+  const [amd, arm] = made.images.map(({ published }) => published);
+  assert.ok(amd?.attested && arm?.attested);
+  assert.equal(amd.manifests.length, 4);
+  assert.deepEqual([...content.leased], [amd.target.digest]);
+  const left = (): number => [...content.blobs.values()].reduce((sum, { bytes }) => sum + bytes.length, 0);
+  await content.collect();
+  const shared = content.blobs.get(blobOf(LOW))?.bytes.length ?? 0;
+  const sum = [amd, arm].reduce(
+    (all, { contentBytes = 0, attested }) => all + contentBytes + (attested?.contentBytes ?? 0),
+    0,
+  );
+  assert.equal(left(), amd.target.size + sum - shared);
+  const image = await kept.imageOf({ configDigest: configIn(amd), published: amd });
+  assert.equal(image?.isWhole, true);
+  assert.equal(image.others.length, 3);
+  image.close();
+  // One of the platforms goes, and takes along what is attested of it.
+  images = images.filter(({ published }) => published?.own === arm.own);
+  await kept.dropPlatform({ published: amd });
+  assert.ok(!content.blobs.has(amd.own) && !content.blobs.has(amd.attested.digest));
+  assert.ok(content.blobs.has(arm.own) && content.blobs.has(arm.attested.digest));
+  images = [];
+  changed();
+  await later();
+  assert.deepEqual([...content.blobs.keys()], []);
+});
+
+/** The digest of the configuration that a kept manifest names. */
+function configIn({ own }: PublishedImage): Digest {
+  const { config } = JSON.parse(String(content.blobs.get(own)?.bytes)) as {
+    readonly config: { readonly digest: Digest };
+  };
+  return config.digest;
+}

@@ -7,7 +7,8 @@ import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chainOf } from '../ports/chain-id.js';
-import type { Image, ImageStore } from '../ports/images.js';
+import type { LeavingLayer } from '../ports/image-set.js';
+import type { DocumentsOf, Image, ImageStore } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import type { KeptContent } from '../registry/kept-content.js';
@@ -39,6 +40,13 @@ export interface MadeManifest {
   readonly close: () => void;
 }
 
+/** The images of a set that is kept, in the order of its platforms. */
+export interface MadeSet {
+  readonly images: readonly { readonly config: Buffer; readonly published: PublishedImage }[];
+  /** Must be called when the images are in the store, or will never be. */
+  readonly close: () => void;
+}
+
 /** Finds the blobs of images that have a layer; each image is asked once. */
 type KeptLayers = (image: Image) => Promise<readonly PushedBlob[] | undefined>;
 
@@ -67,27 +75,57 @@ export class MadeManifests {
    * Makes the manifest of an image that has this configuration, and keeps all that it names. The caller holds the
    * layers. @throws EngineError data-loss for a layer that was changed on disk, and whatever keeping it fails with.
    */
-  async make(config: Buffer, diffIds: readonly Digest[]): Promise<MadeManifest> {
-    const { kept } = this.#deps;
-    const end = kept.pulling();
-    this.#underWay++;
-    try {
-      const keptLayers = this.#askOnce();
-      const making = chainOf(diffIds).map((chainId, at) => {
-        const place = { diffId: diffIds[at] ?? chainId, chainId, at };
-        return this.#busy.run(place.diffId, () => this.#blob(place, keptLayers));
-      });
-      // Nothing is left under way when one fails.
-      await Promise.allSettled(making);
-      const blobs = await Promise.all(making);
+  make(config: Buffer, diffIds: readonly Digest[]): Promise<MadeManifest> {
+    return this.#during(async (blobsOf) => {
+      const blobs = await blobsOf(diffIds);
       const manifest = writeManifest('oci', config, blobs);
-      const { close, contentBytes } = await kept.keepMade(manifest, config, blobs);
+      const { close, contentBytes } = await this.#deps.kept.keepMade(manifest, config, blobs);
       const target = { mediaType: manifest.mediaType, digest: manifest.digest, size: manifest.bytes.length };
       return { published: { target, manifests: [target], own: manifest.digest, contentBytes }, close };
+    });
+  }
+
+  /**
+   * Does the same for an image of several platforms, or of which something is attested.
+   * @param platforms are the diff IDs of each.
+   */
+  makeSet(platforms: readonly (readonly Digest[])[], documents: DocumentsOf): Promise<MadeSet> {
+    return this.#during(async (blobsOf) => {
+      const layers: LeavingLayer[][] = [];
+      for (const diffIds of platforms) layers.push(leaving(diffIds, await blobsOf(diffIds)));
+      const set = await documents(layers);
+      const { kept, close } = await this.#deps.kept.keepSet(set);
+      const { mediaType, digest, size } = set.descriptor;
+      const target = { mediaType, digest, size };
+      const manifests = set.index?.manifests ?? [target];
+      const images = set.platforms.map(({ config, manifest }, at) => ({
+        config: config.bytes,
+        published: { target, manifests, own: manifest.descriptor.digest, ...kept[at] },
+      }));
+      return { images, close };
+    });
+  }
+
+  async #during<T>(make: (blobsOf: (diffIds: readonly Digest[]) => Promise<PushedBlob[]>) => Promise<T>): Promise<T> {
+    const end = this.#deps.kept.pulling();
+    this.#underWay++;
+    const keptLayers = this.#askOnce();
+    try {
+      return await make((diffIds) => this.#blobs(diffIds, keptLayers));
     } finally {
       if (--this.#underWay === 0) this.#fresh.clear();
       end();
     }
+  }
+
+  async #blobs(diffIds: readonly Digest[], keptLayers: KeptLayers): Promise<PushedBlob[]> {
+    const making = chainOf(diffIds).map((chainId, at) => {
+      const place = { diffId: diffIds[at] ?? chainId, chainId, at };
+      return this.#busy.run(place.diffId, () => this.#blob(place, keptLayers));
+    });
+    // Nothing is left under way when one fails.
+    await Promise.allSettled(making);
+    return Promise.all(making);
   }
 
   #askOnce(): KeptLayers {
@@ -132,4 +170,12 @@ export class MadeManifests {
       await rm(path, { force: true });
     }
   }
+}
+
+/** Describes the blobs of layers with types of OCI. */
+function leaving(diffIds: readonly Digest[], blobs: readonly PushedBlob[]): LeavingLayer[] {
+  return blobs.map(({ digest, sizeBytes, mediaType }, at) => ({
+    diffId: diffIds[at] ?? digest,
+    descriptor: { mediaType: layerType('oci', mediaType), digest, size: sizeBytes },
+  }));
 }

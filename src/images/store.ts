@@ -5,21 +5,21 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { dataLoss, messageOf, notFound } from '../errors/engine-error.js';
-import type { CreateImageOptions, Image, ImageStore, MadeImageOptions } from '../ports/images.js';
+import { dataLoss, invalid, notFound, notImplemented } from '../errors/engine-error.js';
+import type { DocumentsOf, Image, ImageStore, MadeImageOptions } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from '../ports/chain-id.js';
-import { inLanes } from '../text/in-lanes.js';
+import { KeyedLock } from '../storage/keyed-lock.js';
 import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
-import { ImageContent, type ImageMetadata } from './content.js';
 import { ImageEntries } from './entries.js';
 import { ImageHolds } from './holds.js';
-import { furtherKey, identify, idOfRecord, type ImageIdentity } from './identity.js';
-import { type Creation, entryOver, type ImageEntry, type ImageOfId } from './image-entry.js';
+import { identify, type ImageIdentity } from './identity.js';
+import type { ImageEntry, ImageOfId } from './image-entry.js';
 import { fullId, ImageLookup } from './lookup.js';
-import type { MadeManifests } from './made-manifests.js';
+import type { MadeManifests, MadeSet } from './made-manifests.js';
+import { ImageRecords, type NewRecord } from './records.js';
 import { canonicalName, canonicalString, familiarString, parseReference, withDefaultTag } from './reference.js';
 import { References } from './references.js';
 
@@ -34,39 +34,32 @@ export interface ImageStoreOptions {
 
 export class FileImageStore implements ImageStore {
   readonly #identity: ImageIdentity;
-  readonly #layers: LayerStore;
-  readonly #content: ImageContent;
+  readonly #records: ImageRecords;
   readonly #references: References;
   readonly #lookup: ImageLookup;
   readonly #entries: ImageEntries;
   readonly #holds = new ImageHolds();
-  /** Images that are being written, by the names of their records. */
-  readonly #creating = new Map<Digest, Creation>();
+  /** Images of several platforms are written one after the other. */
+  readonly #sets = new KeyedLock();
   readonly #listeners = new Set<() => void>();
-  #manifests: Pick<MadeManifests, 'make'> | undefined;
+  #manifests: Pick<MadeManifests, 'make' | 'makeSet'> | undefined;
 
   /** Keeps everything below `<dataRoot>/image`. */
   constructor(dataRoot: string, layers: LayerStore, { identity = 'config', urgent }: ImageStoreOptions = {}) {
     this.#identity = identity;
     const root = join(dataRoot, 'image');
-    this.#layers = layers;
-    this.#content = new ImageContent(root);
     this.#references = new References(root, urgent);
     this.#entries = new ImageEntries((id) => this.namesOf(id));
+    this.#records = new ImageRecords(root, { layers, entries: this.#entries, urgent });
     this.#lookup = new ImageLookup(this.#references, this.#entries);
   }
 
   async load(): Promise<{ readonly removed: readonly string[] }> {
     const removed: string[] = [];
-    const keys = await this.#content.open();
+    const keys = await this.#records.open();
     const aside = await this.#references.load();
     if (aside !== undefined) removed.push(`damaged image names, put aside as ${aside}`);
-    await inLanes(keys, async (key) => {
-      const reason = await this.#loadImage(key);
-      if (reason === undefined) return;
-      await this.#content.remove(key);
-      removed.push(`image ${key}: ${reason}`);
-    });
+    removed.push(...(await this.#records.load(keys, (id) => this.#references.of(id).size > 0)));
     const lost = new Map<string, undefined>();
     for (const id of this.#references.ids()) {
       if (!this.#entries.has(id)) for (const key of this.#references.of(id)) lost.set(key, undefined);
@@ -76,30 +69,13 @@ export class FileImageStore implements ImageStore {
     return { removed };
   }
 
-  /** Says why an image cannot be used, undefined when it can. */
-  async #loadImage(key: Digest): Promise<string | undefined> {
-    try {
-      const metadata = await this.#content.readMetadata(key);
-      const bytes = await this.#content.read(key, metadata);
-      if (!bytes) return 'its configuration is damaged';
-      const config = parseConfig(bytes);
-      const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
-      if (topLayer !== undefined && !this.#layers.find(topLayer)) return `its layer ${topLayer} is missing`;
-      const id = idOfRecord(key, metadata);
-      this.#entries.add(entryOver(this.#layers, { id, key, config, configSizeBytes: bytes.length, metadata }));
-      return undefined;
-    } catch (error) {
-      return messageOf(error);
-    }
-  }
-
   list(): readonly Image[] {
     return [...this.#entries.ids()].flatMap((id) => this.#entries.image(id) ?? []);
   }
 
   /** Returns the names of the records of all images, including those that are being written. */
   keys(): Digest[] {
-    return [...this.#entries.keys(), ...this.#creating.keys()];
+    return this.#records.keys();
   }
 
   get(id: Digest): Image | undefined {
@@ -131,23 +107,17 @@ export class FileImageStore implements ImageStore {
     return this.#lookup.isId(reference);
   }
 
-  async create(configBytes: Buffer, options: CreateImageOptions = {}): Promise<Image> {
+  async create(configBytes: Buffer, options: NewRecord = {}): Promise<Image> {
     const configDigest: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
     const id = this.idFor(configDigest, options.published);
-    const existing = this.#entries.find(id, configDigest);
-    if (existing) return this.#entries.imageOf(existing);
-    const isSame = (other: Creation): boolean => other.id === id && other.configDigest === configDigest;
-    const before = [...this.#creating.values()].find(isSame);
-    if (before) return this.#entries.imageOf(await before.entry);
-    const isTaken = this.#entries.hasKey(id) || this.#creating.has(id);
-    const key = isTaken ? furtherKey(id, configDigest) : id;
-    const entry = this.#create({ id, key, configDigest }, configBytes, options);
-    this.#creating.set(key, { id, configDigest, entry });
-    return this.#entries.imageOf(await entry.finally(() => this.#creating.delete(key)));
+    const isKnown = this.#entries.find(id, configDigest) !== undefined;
+    const entry = await this.#records.create({ id, configDigest }, configBytes, options);
+    if (!isKnown) this.#changed();
+    return this.#entries.imageOf(entry);
   }
 
   /** From now on images that are made here get manifests. */
-  giveManifests(by: Pick<MadeManifests, 'make'>): void {
+  giveManifests(by: Pick<MadeManifests, 'make' | 'makeSet'>): void {
     this.#manifests = by;
   }
 
@@ -162,74 +132,55 @@ export class FileImageStore implements ImageStore {
     }
   }
 
+  async createSet(platforms: readonly (readonly Digest[])[], documents: DocumentsOf): Promise<Image> {
+    if (!this.#manifests) throw notImplemented('this store keeps one platform of an image', { code: 'ONE_PLATFORM' });
+    const { images, close } = await this.#manifests.makeSet(platforms, documents);
+    try {
+      const id = images[0]?.published.target.digest;
+      if (id === undefined) throw invalid('an image is for one platform at least');
+      return await this.#sets.run(id, () => this.#createAll(id, images));
+    } finally {
+      close();
+    }
+  }
+
+  async #createAll(id: Digest, images: MadeSet['images']): Promise<Image> {
+    const letGo = this.hold(id);
+    try {
+      for (const [at, { config, published }] of [...images.entries()].toReversed())
+        await this.create(config, { published, isFurther: at > 0 });
+      const image = this.#entries.image(id);
+      if (image === undefined) throw dataLoss(`image ${id} has another ID`);
+      return image;
+    } catch (error) {
+      if (this.#entries.has(id) && !this.#entries.hasKey(id)) await this.#records.remove(this.#entries.of(id));
+      throw error;
+    } finally {
+      letGo();
+    }
+  }
+
   /** Returns the ID that an image has or would get. */
   idFor(configDigest: Digest, published: PublishedImage | undefined): Digest {
     return identify(this.#identity, configDigest, published);
-  }
-
-  async #create(
-    { id, key, configDigest }: Pick<ImageEntry, 'id' | 'key' | 'configDigest'>,
-    bytes: Buffer,
-    { parent, published, document }: CreateImageOptions,
-  ): Promise<ImageEntry> {
-    const config = document ?? parseConfig(bytes);
-    const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
-    if (topLayer !== undefined && !this.#layers.find(topLayer)) {
-      throw dataLoss(`image ${id} needs layer ${topLayer}, which is not here`, { code: 'LAYER_MISSING' });
-    }
-    const metadata: ImageMetadata = {
-      parent: parent ?? '',
-      lastTagTime: undefined,
-      ...(published === undefined ? {} : { published }),
-      ...(key === configDigest ? {} : { config: configDigest }),
-    };
-    // The entry is made before the first wait, so that no removal can come between.
-    const entry = entryOver(this.#layers, { id, key, config, configSizeBytes: bytes.length, metadata });
-    entry.lastUsedMs = Date.now();
-    try {
-      // The record comes first, as the bytes are an image from the moment when they are there.
-      if (parent !== undefined || published !== undefined) await this.#content.writeMetadata(key, metadata);
-      await this.#content.write(key, bytes);
-    } catch (error) {
-      if (topLayer !== undefined) await this.#layers.release(topLayer);
-      throw error;
-    }
-    this.#entries.add(entry);
-    this.#changed();
-    return entry;
   }
 
   async tag(references: string | readonly string[], id: Digest): Promise<void> {
     const entry = this.#entry(id);
     const keys = [references].flat().map((name) => canonicalString(withDefaultTag(parseReference(name))));
     // The name is written last, because it is what the client is told.
-    const described = this.#describe(entry, (metadata) => ({ ...metadata, lastTagTime: new Date().toISOString() }));
+    const described = this.#records.describe(entry, (metadata) => ({
+      ...metadata,
+      lastTagTime: new Date().toISOString(),
+    }));
     const previous = await this.#references.change(new Map(keys.map((key) => [key, id])), described);
     entry.lastUsedMs = Date.now();
     this.#changed(id, ...previous);
   }
 
-  /**
-   * Changes the metadata of an image, one change after the other. Memory changes when the change is on disk, and not at
-   * all when that fails.
-   */
-  #describe(entry: ImageEntry, change: (metadata: ImageMetadata) => ImageMetadata): Promise<void> {
-    const write = async (): Promise<void> => {
-      const metadata = change(entry.metadata);
-      await this.#content.writeMetadata(entry.key, metadata);
-      const isListed = this.#entries.of(entry.id).includes(entry);
-      if (isListed) this.#entries.remove(entry);
-      entry.metadata = metadata;
-      if (isListed) this.#entries.add(entry);
-    };
-    const done = (entry.saving ?? Promise.resolve()).then(write);
-    entry.saving = done.catch(() => undefined);
-    return done;
-  }
-
   /** Remembers durably which image this one was made from. */
   async setParent(id: Digest, parent: Digest): Promise<void> {
-    await this.#describe(this.#entry(id), (metadata) => ({ ...metadata, parent }));
+    await this.#records.describe(this.#entry(id), (metadata) => ({ ...metadata, parent }));
     this.#changed(id);
   }
 
@@ -250,7 +201,7 @@ export class FileImageStore implements ImageStore {
   async setPublished({ id, configDigest }: ImageOfId, published: PublishedImage): Promise<void> {
     const entry = this.#entry(id, configDigest);
     if (isDeepStrictEqual(entry.metadata.published, published)) return;
-    await this.#describe(entry, (metadata) => ({ ...metadata, published }));
+    await this.#records.describe(entry, (metadata) => ({ ...metadata, published }));
     this.#changed(id);
   }
 
@@ -304,9 +255,9 @@ export class FileImageStore implements ImageStore {
     const saved = Date.parse(entry.metadata.lastUsed ?? '') || 0;
     if (entry.lastUsedMs - saved < SAVE_USE_MS) return;
     // A failure may be ignored, because only the order of a collection depends on it.
-    this.#describe(entry, (metadata) => ({ ...metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() })).catch(
-      () => undefined,
-    );
+    this.#records
+      .describe(entry, (metadata) => ({ ...metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() }))
+      .catch(() => undefined);
   }
 
   /** Returns the images that were made from this one here. */
@@ -344,10 +295,7 @@ export class FileImageStore implements ImageStore {
     this.#entry(id);
     const names = this.namesOf(id);
     if (names.length > 0) await this.untag(names);
-    const entries = this.#entries.of(id);
-    for (const entry of entries) this.#entries.remove(entry);
-    const deleted: Digest[] = [];
-    for (const entry of entries) deleted.push(...(await this.#deleteRecord(entry)));
+    const deleted = await this.#records.remove(this.#entries.of(id));
     this.#changed();
     return deleted;
   }
@@ -356,16 +304,9 @@ export class FileImageStore implements ImageStore {
   async deletePlatform({ id, configDigest }: ImageOfId): Promise<Digest[]> {
     const entry = this.#entry(id, configDigest);
     if (this.#entries.of(id).length === 1) return this.delete(id);
-    this.#entries.remove(entry);
-    const deleted = await this.#deleteRecord(entry);
+    const deleted = await this.#records.remove([entry]);
     this.#changed(id);
     return deleted;
-  }
-
-  async #deleteRecord({ key, topLayer, saving }: ImageEntry): Promise<Digest[]> {
-    await saving;
-    await this.#content.remove(key);
-    return topLayer === undefined ? [] : this.#layers.release(topLayer);
   }
 
   /** Returns the configuration byte for byte. Throws not-found for an unknown image. */
@@ -381,7 +322,7 @@ export class FileImageStore implements ImageStore {
   }
 
   async #bytesOf(entry: ImageEntry | undefined): Promise<Buffer | undefined> {
-    return entry && this.#content.read(entry.key, { config: entry.configDigest });
+    return entry && this.#records.bytesOf(entry);
   }
 
   #entry(id: Digest, configDigest?: Digest): ImageEntry {

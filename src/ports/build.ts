@@ -3,6 +3,7 @@
  * what it hears. Doors translate and do nothing else, so a Dockerfile gives the same files whichever door it came by.
  */
 import type { Ulimit } from './container.js';
+import type { ImageSet, LeavingLayer } from './image-set.js';
 import type { ImageConfigDocument } from './images.js';
 import type { Digest } from './storage.js';
 
@@ -24,7 +25,7 @@ export interface BuildRequest {
   /** undefined: the argument is mentioned without a value, so it has none. */
   readonly buildArgs: ReadonlyMap<string, string | undefined>;
   readonly labels: ReadonlyMap<string, string>;
-  /** Such as `linux/amd64`; empty means the host's. For several no image is made in the store, which keeps one. */
+  /** Such as `linux/amd64`; empty means the host's. */
   readonly platforms: readonly string[];
   /** Names of stages in lower case whose steps take nothing from the cache. */
   readonly noCache: 'all' | readonly string[] | undefined;
@@ -178,13 +179,18 @@ export interface ContextTree {
 export type BuildOutput =
   /**
    * An image in the store, with these names in their familiar form, maybe none. `named` is called when it has them.
-   * Later times of the files that were made become `epoch`, in seconds since 1970.
+   * Later times of the files that were made become `epoch`, in seconds since 1970. With `documents` the image gets
+   * these, and without them it is one of a single platform.
    */
   | {
       readonly kind: 'image';
       readonly names: readonly string[];
       readonly named?: () => Promise<void>;
       readonly epoch?: number;
+      readonly documents?: (
+        results: readonly PlatformResult[],
+        layers: readonly (readonly LeavingLayer[])[],
+      ) => Promise<ImageSet>;
     }
   /** The door reads the files of the result itself, and gets them by this call before the build ends. */
   | {
@@ -272,6 +278,8 @@ export interface BuildResult {
   readonly platforms: readonly PlatformResult[];
   /** ID of the image; undefined when no output made one. */
   readonly imageId: Digest | undefined;
+  /** The ID is the digest of an index. */
+  readonly isIndex?: boolean;
   /** Build arguments of the request that no instruction used. */
   readonly unusedArgs: readonly string[];
   /** Gives the layers of the platforms up, which stay until then. Idempotent. */

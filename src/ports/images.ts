@@ -1,4 +1,5 @@
 /** Contract of the image store: configs, tags and digests; layers are in the layer store. */
+import type { ImageSet, LeavingLayer } from './image-set.js';
 import type { PublishedImage } from './published-image.js';
 import type { Digest } from './storage.js';
 import type { HealthConfig } from './container.js';
@@ -80,6 +81,12 @@ export interface MadeImageOptions {
   readonly document?: ImageConfigDocument;
 }
 
+/**
+ * Makes the documents of an image, when the blobs of the layers are known: those of each platform, the lowest one
+ * first, with types of OCI.
+ */
+export type DocumentsOf = (layers: readonly (readonly LeavingLayer[])[]) => Promise<ImageSet>;
+
 export interface CreateImageOptions extends MadeImageOptions {
   /** How a registry or an archive has it. */
   readonly published?: PublishedImage | undefined;
@@ -102,6 +109,12 @@ export interface ImageStore {
    * registries have them. The caller holds its layers.
    */
   createMade(configBytes: Buffer, options?: MadeImageOptions): Promise<Image>;
+  /**
+   * Does so for an image of several platforms, or of which something is attested; its ID is the digest of the index.
+   * After a crash all of it is here or nothing. @param platforms are the diff IDs of each.
+   * @throws EngineError not-implemented where images are not kept as registries have them.
+   */
+  createSet(platforms: readonly (readonly Digest[])[], documents: DocumentsOf): Promise<Image>;
   /** Points one or many `repo:tag` (normalised here) to an image; a tag that another image had is taken from it. */
   tag(references: string | readonly string[], id: Digest): Promise<void>;
   /** Registers `repo@digest`. */

@@ -30,4 +30,6 @@ export interface PublishedImage {
    * nothing of it was.
    */
   readonly contentBytes?: number;
+  /** The manifest of what is attested of this image, where it is kept with all that it names, and their bytes. */
+  readonly attested?: { readonly digest: Digest; readonly contentBytes: number };
 }

@@ -5,16 +5,16 @@
  */
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { buffer } from 'node:stream/consumers';
 import { isEngineError, notFound } from '../errors/engine-error.js';
 import type { Content, NewBlob } from '../ports/content.js';
+import type { ImageDocument, ImageSet } from '../ports/image-set.js';
 import type { Image, ImageStore } from '../ports/images.js';
 import type { Logger } from '../ports/logger.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { digestOf } from './client.js';
 import { DIFF_ID, labelsOf, REFERENCE } from './content-labels.js';
-import { type ImageManifest, parseManifest } from './manifest.js';
+import { KeptDocuments, type KeptManifest, type KeptTarget } from './kept-documents.js';
 import type { PushedBlob, WrittenManifest } from './manifest-writer.js';
 import type { ResolvedImage } from './resolve.js';
 
@@ -26,26 +26,16 @@ export interface KeptContentDeps {
   readonly log: Logger;
 }
 
-/** A manifest as it was pulled or made. All that it names is kept. */
-export interface KeptManifest extends WrittenManifest {
-  readonly config: PushedBlob;
-  /** The lowest one first. */
-  readonly layers: readonly PushedBlob[];
-}
-
 /** An image as it was pulled or made. It stays until `close` is called. */
-export interface KeptImage {
+export interface KeptImage extends KeptTarget {
   readonly manifest: KeptManifest;
-  /** The index that its name stood for, or the manifest itself. */
-  readonly target: WrittenManifest;
-  /** The other manifests of the index that are kept, too. */
-  readonly others: readonly KeptManifest[];
-  /** False while the index names anything that is not kept. */
-  readonly isWhole: boolean;
   /** Returns the bytes of a blob. @throws EngineError not-found. */
   readonly open: (digest: Digest) => AsyncIterable<Buffer>;
   readonly close: () => void;
 }
+
+/** The bytes that are kept of an image. */
+export type KeptFacts = Pick<PublishedImage, 'contentBytes' | 'attested'>;
 
 /** An image with the documents that it came with. */
 export interface WholeImage extends Pick<ResolvedImage, 'configDigest' | 'configBytes' | 'documents' | 'published'> {
@@ -54,8 +44,6 @@ export interface WholeImage extends Pick<ResolvedImage, 'configDigest' | 'config
 
 type LayerBlob = Pick<NewBlob, 'digest' | 'sizeBytes'>;
 
-/** Nothing larger was pulled as a manifest; another client of the supervisor may have brought anything. */
-const MAX_MANIFEST_BYTES = 4 << 20;
 /** So much is sent in one message. */
 const READ_BYTES = 256 << 10;
 /** Several removals are followed by one collection. */
@@ -63,6 +51,7 @@ const COLLECT_DELAY_MS = 1_000;
 
 export class KeptContent {
   readonly #deps: KeptContentDeps;
+  readonly #documents: KeptDocuments;
   /** Documents that the lease holds for images. */
   readonly #targets = new Set<Digest>();
   /** Documents that a push needs, with the number of these. */
@@ -74,6 +63,7 @@ export class KeptContent {
 
   constructor(deps: KeptContentDeps) {
     this.#deps = deps;
+    this.#documents = new KeptDocuments(deps.content);
   }
 
   /** Lets go of what no image needs, now that the images are known, and from now on when one goes. */
@@ -92,13 +82,14 @@ export class KeptContent {
     if (published !== undefined && this.has({ published })) await this.#dropStale(published.target.digest);
   }
 
-  /** Returns the manifests of the images of each index. */
+  /** Returns the manifests of the images of each index, and those of what is attested of them. */
   #indexes(): ReadonlyMap<Digest, ReadonlySet<Digest>> {
     const found = new Map<Digest, Set<Digest>>();
     for (const image of this.#deps.images.list())
       for (const { published } of image.platforms ?? [image]) {
         if (published === undefined || published.own === published.target.digest) continue;
         const owns = found.get(published.target.digest) ?? new Set();
+        if (published.attested) owns.add(published.attested.digest);
         found.set(published.target.digest, owns.add(published.own));
       }
     return found;
@@ -110,6 +101,10 @@ export class KeptContent {
    */
   #entryPrefix(): string {
     return `${REFERENCE}.${this.#deps.lease()}.`;
+  }
+
+  #entryLabel(manifest: Digest): string {
+    return `${this.#entryPrefix()}${manifest.slice(7, 23)}`;
   }
 
   /** Takes the labels of an index away that lead to manifests of no image, and lets the supervisor delete these. */
@@ -189,7 +184,7 @@ export class KeptContent {
     const { target, own } = published;
     const blobs = image.layers.map(({ blob }) => blob.digest);
     // The labels of other images of the same index stay.
-    const entry = { [`${this.#entryPrefix()}${own.slice(7, 23)}`]: own };
+    const entry = { [this.#entryLabel(own)]: own };
     return this.#attempt(target.digest, async () => {
       await this.#write(configDigest, configBytes, {});
       const write = async (): Promise<void> => {
@@ -227,6 +222,63 @@ export class KeptContent {
     }
   }
 
+  /** Does the same for an image of several parts. Resolves with what is kept of each platform. */
+  async keepSet({ platforms, index, descriptor }: ImageSet): Promise<{
+    readonly kept: readonly KeptFacts[];
+    readonly close: () => void;
+  }> {
+    const close = this.#pin(descriptor.digest);
+    const parts: Digest[] = [];
+    const kept: KeptFacts[] = [];
+    const keep = async (
+      manifest: ImageDocument,
+      documents: readonly ImageDocument[],
+      layers?: readonly Digest[],
+    ): Promise<number> => {
+      const all = await this.#keepManifest(manifest, documents, layers);
+      parts.push(...all);
+      return this.#bytesOf(all);
+    };
+    try {
+      for (const { manifest, config, layers, attestation } of platforms) {
+        const contentBytes = await keep(
+          manifest,
+          [config],
+          layers.map(({ digest }) => digest),
+        );
+        const attested = attestation && {
+          digest: attestation.manifest.descriptor.digest,
+          contentBytes: await keep(attestation.manifest, attestation.blobs),
+        };
+        kept.push({ contentBytes, ...(attested && { attested }) });
+      }
+      const entries = index?.manifests.map(({ digest }) => [this.#entryLabel(digest), digest]) ?? [];
+      if (index)
+        await this.#inTurn(() => this.#write(index.descriptor.digest, index.bytes, Object.fromEntries(entries)));
+      await this.#holdBy(descriptor.digest, parts);
+      return { kept, close };
+    } catch (error) {
+      close();
+      throw error;
+    }
+  }
+
+  /**
+   * Keeps a manifest and the documents that it names, the configuration first. Resolves with all that it names.
+   * @param layers are held already; absent: they are the other documents.
+   */
+  async #keepManifest(
+    { descriptor: { digest }, bytes }: ImageDocument,
+    documents: readonly ImageDocument[],
+    layers?: readonly Digest[],
+  ): Promise<Digest[]> {
+    for (const { descriptor, bytes: content } of documents) await this.#write(descriptor.digest, content, {});
+    const [config = digest, ...others] = documents.map(({ descriptor }) => descriptor.digest);
+    const named = layers ?? others;
+    await this.#write(digest, bytes, labelsOf(config, named));
+    return [...new Set([digest, config, ...named])];
+  }
+
   /** Lets a document alone hold what its labels lead to. */
   async #holdBy(target: Digest, parts: readonly Digest[]): Promise<void> {
     this.#targets.add(target);
@@ -257,7 +309,7 @@ export class KeptContent {
     const { published } = image;
     if (published === undefined || !this.has(image)) return undefined;
     const type = published.manifests.find(({ digest }) => digest === published.own)?.mediaType;
-    return (await this.#manifest(published.own, type))?.layers;
+    return (await this.#documents.manifest(published.own, type))?.layers;
   }
 
   /** Returns an image, if its manifest and all that this names are kept. */
@@ -270,8 +322,8 @@ export class KeptContent {
     const close = this.#pin(target.digest);
     const open = (digest: Digest): AsyncIterable<Buffer> => this.open(digest);
     try {
-      const manifest = await this.#manifest(own, manifests.find(({ digest }) => digest === own)?.mediaType);
-      const document = manifest?.config.digest === configDigest && (await this.#target(published, manifest));
+      const manifest = await this.#documents.manifest(own, manifests.find(({ digest }) => digest === own)?.mediaType);
+      const document = manifest?.config.digest === configDigest && (await this.#documents.target(published, manifest));
       if (manifest && document) return { manifest, ...document, open, close };
     } catch (error) {
       close();
@@ -279,43 +331,6 @@ export class KeptContent {
     }
     close();
     return undefined;
-  }
-
-  async #target(
-    { target, own }: PublishedImage,
-    manifest: KeptManifest,
-  ): Promise<Pick<KeptImage, 'target' | 'others' | 'isWhole'> | undefined> {
-    if (target.digest === own) return { target: manifest, others: [], isWhole: true };
-    const bytes = await this.#document(target.digest);
-    if (bytes === undefined) return undefined;
-    const index = parseManifest(bytes, target.mediaType, target.digest);
-    if (index.kind !== 'index') return undefined;
-    const others: KeptManifest[] = [];
-    let isWhole = true;
-    for (const { digest, mediaType } of index.manifests) {
-      if (digest === own) continue;
-      const other = await this.#manifest(digest, mediaType);
-      if (other) others.push(other);
-      else isWhole = false;
-    }
-    return { target: { bytes, digest: target.digest, mediaType: index.mediaType }, others, isWhole };
-  }
-
-  async #manifest(digest: Digest, type: string | undefined): Promise<KeptManifest | undefined> {
-    const { content } = this.#deps;
-    const bytes = await this.#document(digest);
-    const manifest = bytes && imageManifest(bytes, type, digest);
-    if (bytes === undefined || manifest === undefined) return undefined;
-    const { config, layers, mediaType } = manifest;
-    for (const blob of [config, ...layers])
-      if ((await content.sizeOf(blob.digest)) !== blob.sizeBytes) return undefined;
-    return { bytes, digest, mediaType, config, layers };
-  }
-
-  /** Returns the bytes of a manifest or index; undefined when it is not there, or larger than any of them. */
-  async #document(digest: Digest): Promise<Buffer | undefined> {
-    const size = await this.#deps.content.sizeOf(digest);
-    return size === undefined || size > MAX_MANIFEST_BYTES ? undefined : buffer(this.open(digest));
   }
 
   /** Returns the bytes of a blob. @throws EngineError not-found. */
@@ -381,16 +396,5 @@ export class KeptContent {
     for (const digest of gone) this.#targets.delete(digest);
     await content.letGo(lease, gone);
     await content.collect();
-  }
-}
-
-/** Returns the manifest of an image; undefined for other documents, such as attestations. */
-function imageManifest(bytes: Buffer, type: string | undefined, digest: Digest): ImageManifest | undefined {
-  try {
-    const manifest = parseManifest(bytes, type, digest);
-    return manifest.kind === 'image' ? manifest : undefined;
-  } catch (error) {
-    if (isEngineError(error)) return undefined;
-    throw error;
   }
 }

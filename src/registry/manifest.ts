@@ -65,11 +65,14 @@ const LAYER_TYPE = new RegExp(
   '^application/vnd\\.(?:docker\\.image\\.rootfs\\.(?:diff|foreign\\.diff)\\.tar(?:\\.gzip|\\.zstd)?|' +
     'oci\\.image\\.layer\\.(?:nondistributable\\.)?v1\\.tar(?:\\+gzip|\\+zstd)?)$',
 );
+/** Statements about an image, which lie in its index as a manifest has its layers. */
+export const STATEMENT_TYPE = /^application\/vnd\.in-toto\+json$/;
 /** An overlay mount can carry so many layers, with room for the container's own. */
 const MAX_LAYERS = 500;
 
 /**
- * Reads a manifest. `name` is used in messages; `configTypes` are those of images unless something else is wanted.
+ * Reads a manifest. `name` is used in messages; `configTypes` and `layerType` are those of images unless something
+ * else is wanted.
  * Throws `invalid` for schema 1, for documents that are not what is wanted and for unknown layer types; `data-loss` for
  * a malformed document.
  */
@@ -78,6 +81,7 @@ export function parseManifest(
   contentType: string | undefined,
   name: string,
   configTypes: ReadonlySet<string> = CONFIG_TYPES,
+  layerType: RegExp = LAYER_TYPE,
 ): ImageManifest | IndexManifest {
   const document = objectOf(parseJson(bytes), 'manifest');
   const declared = typeof document['mediaType'] === 'string' ? document['mediaType'] : undefined;
@@ -110,7 +114,7 @@ export function parseManifest(
   const layers = descriptorsOf(document['layers'], 'layers');
   if (layers.length > MAX_LAYERS) throw malformed(`more than ${MAX_LAYERS} layers`);
   for (const layer of layers) {
-    if (!LAYER_TYPE.test(layer.mediaType))
+    if (!layerType.test(layer.mediaType))
       throw invalid(`unsupported media type ${layer.mediaType}`, { code: 'UNSUPPORTED_LAYER' });
   }
   return { kind: 'image', mediaType: mediaType ?? OCI_MANIFEST, config, layers };

@@ -157,6 +157,7 @@ const door = new BuildKitDoor({
     prepare: () => Promise.reject(internal('there are no layers')),
     push: () => Promise.reject(internal('there is no registry')),
     layers: { find: () => undefined },
+    keepsIndexes: false,
     openBlobs: () => Promise.reject(internal('there are no layers')),
     state: () => Promise.reject(internal('nothing is attested')),
     pushCache: () => Promise.reject(internal('there is no registry')),

@@ -1,6 +1,7 @@
 /** Pushes what a build has made and the store cannot keep: an index, attestations, layers in another form. */
-import { blobDocuments, type ImageSet, manifestDocuments } from '../../build/outputs/image-set.js';
+import { blobDocuments, manifestDocuments } from '../../build/outputs/image-set.js';
 import type { ImageReference } from '../../images/reference.js';
+import type { ImageSet } from '../../ports/image-set.js';
 import { withGrant } from '../../registry/access.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { PushedBlob } from '../../registry/manifest-writer.js';

@@ -9,7 +9,7 @@ import { formatPlatform } from '../../registry/platform.js';
 import type { ActorSummary } from '../kit/describe.js';
 import { type JobRun, SharedJobs } from '../kit/shared-jobs.js';
 import { ProgressBoard } from '../pull/progress-board.js';
-import type { ImageSet } from '../../build/outputs/image-set.js';
+import type { ImageSet } from '../../ports/image-set.js';
 import { type CachePush, pushCache } from './push-cache.js';
 import { type ImageSetPush, pushImageSet } from './push-image-set.js';
 import type { PushWork } from './push.effects.js';

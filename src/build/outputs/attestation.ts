@@ -3,9 +3,10 @@ import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { dataLoss } from '../../errors/engine-error.js';
 import type { JsonFile } from '../../ports/build.js';
+import type { ImageDocument } from '../../ports/image-set.js';
 import type { Digest } from '../../ports/storage.js';
 import { goJson } from '../../text/go-json.js';
-import { described, digestOf, type Document, manifestDocument, MEDIA_TYPES } from './image-documents.js';
+import { described, digestOf, manifestDocument, MEDIA_TYPES } from './image-documents.js';
 
 export const STATEMENT_TYPE = 'https://in-toto.io/Statement/v0.1';
 const BLOB_TYPE = 'application/vnd.in-toto+json';
@@ -32,8 +33,8 @@ const PIECE_BYTES = 256 << 10;
 export async function attestationDocuments(
   attestations: readonly Attestation[],
   image: Digest,
-): Promise<{ readonly manifest: Document; readonly blobs: readonly Document[] }> {
-  const statements: Document[] = [];
+): Promise<{ readonly manifest: ImageDocument; readonly blobs: readonly ImageDocument[] }> {
+  const statements: ImageDocument[] = [];
   for (const attestation of attestations) statements.push(await statementOf(attestation, image));
   const config = blobOf(
     MEDIA_TYPES.oci.config,
@@ -65,7 +66,7 @@ export function statementParts(
   return [`${goJson(head).slice(0, -'\n}'.length)},\n  "predicate": `, predicate, '\n}'];
 }
 
-async function statementOf(attestation: Attestation, image: Digest): Promise<Document> {
+async function statementOf(attestation: Attestation, image: Digest): Promise<ImageDocument> {
   const { predicateType, subjects } = attestation;
   const digest = { sha256: image.slice('sha256:'.length) };
   const parts = statementParts(
@@ -77,7 +78,7 @@ async function statementOf(attestation: Attestation, image: Digest): Promise<Doc
 }
 
 /** A file may be long, so that it is read and hashed in pieces. */
-async function joined(parts: readonly (string | JsonFile)[]): Promise<Document> {
+async function joined(parts: readonly (string | JsonFile)[]): Promise<ImageDocument> {
   const sizes = parts.map((part) => (typeof part === 'string' ? Buffer.byteLength(part) : part.sizeBytes));
   const size = sizes.reduce((sum, one) => sum + one, 0);
   const bytes = Buffer.allocUnsafe(size);
@@ -113,7 +114,7 @@ async function* piecesOf({ path }: JsonFile, target: Buffer): AsyncGenerator<Buf
   }
 }
 
-function blobOf(mediaType: string, text: string): Document {
+function blobOf(mediaType: string, text: string): ImageDocument {
   const bytes = Buffer.from(text);
   return { bytes, descriptor: { mediaType, digest: digestOf(bytes), size: bytes.length } };
 }

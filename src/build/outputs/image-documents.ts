@@ -1,26 +1,11 @@
 /** The documents of an image that leaves this engine: manifests, an index, and what points to them. */
 import { createHash } from 'node:crypto';
+import type { ImageDocument } from '../../ports/image-set.js';
+import type { OciDescriptor } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 
-/** Member names and their order are those of the OCI image specification. */
-export interface Descriptor {
-  readonly mediaType: string;
-  readonly digest: Digest;
-  readonly size: number;
-  readonly annotations?: Readonly<Record<string, string>>;
-  readonly platform?: DescribedPlatform;
-}
-
-export interface DescribedPlatform {
-  readonly architecture: string;
-  readonly os: string;
-  readonly variant?: string;
-}
-
-export interface Document {
-  readonly descriptor: Descriptor;
-  readonly bytes: Buffer;
-}
+export type Descriptor = OciDescriptor;
+export type DescribedPlatform = NonNullable<Descriptor['platform']>;
 
 type Annotations = Readonly<Record<string, string>>;
 
@@ -57,7 +42,7 @@ export function manifestDocument(
   config: Descriptor,
   layers: readonly Descriptor[],
   annotations: Annotations = {},
-): Document {
+): ImageDocument {
   const mediaType = MEDIA_TYPES[format].manifest;
   return documentOf(mediaType, { schemaVersion: 2, mediaType, config, layers, ...withAnnotations(annotations) });
 }
@@ -66,7 +51,7 @@ export function indexDocument(
   format: ImageFormat,
   manifests: readonly Descriptor[],
   annotations: Annotations = {},
-): Document {
+): ImageDocument {
   const mediaType = MEDIA_TYPES[format].index;
   return documentOf(mediaType, { schemaVersion: 2, mediaType, manifests, ...withAnnotations(annotations) });
 }
@@ -96,7 +81,7 @@ export function digestOf(bytes: Buffer): Digest {
   return `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 }
 
-function documentOf(mediaType: string, content: object): Document {
+function documentOf(mediaType: string, content: object): ImageDocument {
   const bytes = Buffer.from(JSON.stringify(content, undefined, 2));
   return { descriptor: { mediaType, digest: digestOf(bytes), size: bytes.length }, bytes };
 }

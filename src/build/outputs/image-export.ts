@@ -2,19 +2,12 @@
 import { invalid } from '../../errors/engine-error.js';
 import type { PlatformResult } from '../../ports/build.js';
 import { chainOf } from '../../ports/chain-id.js';
+import type { ImageSet, LeavingLayer } from '../../ports/image-set.js';
 import type { Digest } from '../../ports/storage.js';
 import { ImageTar } from '../../images/archive/image-tar.js';
 import { familiarString, parseReference } from '../../images/reference.js';
 import { described, type Descriptor, type ImageFormat, MEDIA_TYPES } from './image-documents.js';
-import {
-  blobDocuments,
-  exportedParts,
-  type ImageSet,
-  imageSet,
-  type LeavingLayer,
-  manifestDocuments,
-  type SetOptions,
-} from './image-set.js';
+import { blobDocuments, exportedParts, imageSet, manifestDocuments, type SetOptions } from './image-set.js';
 import { LayerBlobs, type LayerBlobsDeps, type LayerForm } from './layer-blobs.js';
 
 export interface ExportOptions extends LayerForm, SetOptions {

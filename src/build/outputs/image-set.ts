@@ -1,29 +1,19 @@
 /** The documents of an image that leaves this engine: a manifest for each platform, what is attested, an index. */
 import { invalid } from '../../errors/engine-error.js';
 import type { AttestedResult, PlatformResult } from '../../ports/build.js';
-import type { Digest } from '../../ports/storage.js';
+import type { ImageDocument, ImageSet, LeavingLayer, PlatformDocuments } from '../../ports/image-set.js';
 import { goJson } from '../../text/go-json.js';
 import type { ImageAnnotations } from './annotations.js';
 import { type Attestation, attestationDocuments } from './attestation.js';
 import {
   described,
-  type Descriptor,
   digestOf,
-  type Document,
   type ImageFormat,
   indexDocument,
   manifestDocument,
   MEDIA_TYPES,
   platformOf,
 } from './image-documents.js';
-
-/** A layer in the form in which it leaves. */
-export interface LeavingLayer {
-  /** Describes the blob. */
-  readonly descriptor: Descriptor;
-  /** That of the tar in it. */
-  readonly diffId: Digest;
-}
 
 export interface PlatformParts {
   readonly result: PlatformResult;
@@ -38,23 +28,6 @@ export interface SetOptions {
   readonly created: string;
   /** Says of the image of a platform how it was made. With it there is an index also for one platform. */
   readonly attest?: (result: AttestedResult) => readonly Attestation[];
-}
-
-/** The image of one platform, with what is attested of it. */
-export interface PlatformDocuments {
-  readonly manifest: Document;
-  readonly config: Document;
-  readonly layers: readonly Descriptor[];
-  /** The manifest of the attestations, its configuration, and the statements. */
-  readonly attestation?: { readonly manifest: Document; readonly blobs: readonly Document[] };
-}
-
-export interface ImageSet {
-  readonly platforms: readonly PlatformDocuments[];
-  /** Absent where the image is that of one platform alone. */
-  readonly index?: Document;
-  /** Describes the index, or the only manifest. */
-  readonly descriptor: Descriptor;
 }
 
 /** @throws EngineError invalid for what the format does not have. */
@@ -77,7 +50,7 @@ export async function imageSet(parts: readonly PlatformParts[], options: SetOpti
   ];
   const index = indexDocument(format, manifests, annotations.at('index'));
   const descriptor = described(index.descriptor, { ...annotations.at('index-descriptor'), ...own });
-  return { platforms, index, descriptor };
+  return { platforms, index: { ...index, manifests }, descriptor };
 }
 
 async function platformDocuments({ result, layers }: PlatformParts, options: SetOptions): Promise<PlatformDocuments> {
@@ -111,12 +84,12 @@ async function platformDocuments({ result, layers }: PlatformParts, options: Set
 }
 
 /** Returns the documents that are stored as blobs: configurations, and statements. */
-export function blobDocuments({ platforms }: ImageSet): Document[] {
+export function blobDocuments({ platforms }: ImageSet): ImageDocument[] {
   return platforms.flatMap(({ config, attestation }) => [config, ...(attestation?.blobs ?? [])]);
 }
 
 /** Returns the manifests, each after those that it names. The last one is the whole image. */
-export function manifestDocuments({ platforms, index }: ImageSet): Document[] {
+export function manifestDocuments({ platforms, index }: ImageSet): ImageDocument[] {
   const manifests = platforms.flatMap(({ manifest, attestation }) => [
     manifest,
     ...(attestation ? [attestation.manifest] : []),

@@ -23,6 +23,8 @@ export type ContentBytes = (image: Image) => number | undefined;
 export class ImageManifests {
   /** The images that are here, by the digest of their manifest: an index may have several of them. */
   readonly #byManifest: ReadonlyMap<Digest, Image>;
+  /** The bytes of what is attested of images and is kept, by the digest of its manifest. */
+  readonly #attested: ReadonlyMap<Digest, number>;
 
   /** @param images all that are here. @param users returns the containers of an image. */
   constructor(
@@ -35,6 +37,12 @@ export class ImageManifests {
         .flatMap(platformsOf)
         .flatMap((image): [Digest, Image][] => (image.published ? [[image.published.own, image]] : [])),
     );
+    this.#attested = new Map(
+      images
+        .flatMap(platformsOf)
+        .flatMap(({ published }) => published?.attested ?? [])
+        .map(({ digest, contentBytes }) => [digest, contentBytes]),
+    );
   }
 
   /**
@@ -45,8 +53,10 @@ export class ImageManifests {
     const own = new Map(platformsOf(image).map((one) => [one.published?.own, one]));
     return (image.published?.manifests ?? []).map((descriptor) => {
       const attested = attestedBy(descriptor);
-      if (attested !== undefined)
-        return { ...this.#about(descriptor, undefined), Kind: 'attestation', AttestationData: { For: attested } };
+      if (attested !== undefined) {
+        const bytes = this.#attested.get(descriptor.digest);
+        return { ...sized(descriptor, bytes), Kind: 'attestation', AttestationData: { For: attested } };
+      }
       return this.#item(descriptor, own.get(descriptor.digest) ?? this.#byManifest.get(descriptor.digest));
     });
   }
@@ -66,19 +76,29 @@ export class ImageManifests {
 
   /** Renders the members that every kind of manifest has. @param image the image of this manifest, if it is here. */
   #about(descriptor: OciDescriptor, image: Image | undefined): Json {
-    const content = image === undefined ? 0 : (this.contentBytes(image) ?? image.configSizeBytes);
-    return {
-      ID: descriptor.digest,
-      Descriptor: descriptor,
-      Available: image !== undefined,
-      Size: { Total: content + (image?.sizeBytes ?? 0), Content: content },
-    };
+    return sized(descriptor, image && (this.contentBytes(image) ?? image.configSizeBytes), image?.sizeBytes);
   }
 }
 
-/** Returns the bytes that are kept of all platforms of an image; undefined: only configurations are. */
+/** @param content undefined: it is not here. */
+function sized(descriptor: OciDescriptor, content: number | undefined, unpacked = 0): Json {
+  return {
+    ID: descriptor.digest,
+    Descriptor: descriptor,
+    Available: content !== undefined,
+    Size: { Total: (content ?? 0) + unpacked, Content: content ?? 0 },
+  };
+}
+
+/**
+ * Returns the bytes that are kept of all platforms of an image, with what is attested of them; undefined: only
+ * configurations are.
+ */
 export function contentSum(image: Image, contentBytes: ContentBytes): number | undefined {
-  const bytes = platformsOf(image).flatMap((one) => contentBytes(one) ?? []);
+  const bytes = platformsOf(image).flatMap((one) => {
+    const own = contentBytes(one);
+    return own === undefined ? [] : [own + (one.published?.attested?.contentBytes ?? 0)];
+  });
   return bytes.length === 0 ? undefined : bytes.reduce((sum, one) => sum + one);
 }
 

@@ -265,11 +265,12 @@ function observerOf({ progress }: BuildJob, told: string[]): BuildObserver {
   };
 }
 
-function exporterResponse({ job, response }: OrderedBuild, { imageId }: BuildResult): Record<string, string> {
+function exporterResponse({ job, response }: OrderedBuild, { imageId, isIndex }: BuildResult): Record<string, string> {
   if (imageId === undefined) return Object.fromEntries(response);
   const names = imageNames(job.request).map(({ canonical }) => canonical);
   return {
-    'containerimage.config.digest': imageId,
+    // An index has no configuration.
+    ...(!isIndex && { 'containerimage.config.digest': imageId }),
     'containerimage.digest': imageId,
     ...(names.length > 0 && { 'image.name': names.join(',') }),
     // An image that has left by itself says more.

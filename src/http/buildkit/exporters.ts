@@ -3,7 +3,7 @@ import { internal, invalid } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildOutput, PlatformResult, ResultFiles } from '../../ports/build.js';
 import { flag, namesOf, rewriteEpoch, statementPrefix, type Exporter, type ImageName } from './export-attrs.js';
 import { attesting, type BuildOrigin } from './image-attestations.js';
-import { canBeStored, type PushParts, wholePush } from './image-push.js';
+import { canBeStored, needsDocuments, type PushParts, storedDocuments, wholePush } from './image-push.js';
 import { sendArchive, sendFiles, sendImage, type SendParts } from './client-outputs.js';
 import { inPart, loginOf, stepDigest, type OrderedBuild } from './ordered-build.js';
 import type { SolveRequest } from './proto/gen/control_pb.js';
@@ -17,10 +17,12 @@ const MAX_OUTPUTS = 100;
 const MAX_SHOWN_CHARS = 200;
 
 const NO_ATTESTATIONS =
-  'attestations are kept in the index of an image, which the store does not have: push the image (--push), ' +
-  'or have it written (--output type=oci,dest=FILE)';
+  'attestations are kept in the index of an image, which this store does not have: push the image (--push), have it ' +
+  'written (--output type=oci,dest=FILE), or start the daemon with --feature supervisor-snapshotter';
 
 export interface ExporterParts extends SendParts, PushParts {
+  /** The store has images as registries have them, with indexes. */
+  readonly keepsIndexes: boolean;
   /** Pushes an image that is in the store. Resolves with the digest of its manifest. */
   readonly push: (
     reference: ImageReference,
@@ -45,7 +47,7 @@ export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: Expor
   return exporters.flatMap((given): BuildOutput | BuildOutput[] => {
     const { type, index, attrs } = given;
     const exporter = { ...given, ...attesting(build, origin, (attrs.get('name') ?? '').split(',').filter(Boolean)) };
-    if (exporter.attest !== undefined && !canAttest(exporter)) throw invalid(NO_ATTESTATIONS);
+    if (exporter.attest !== undefined && !(parts.keepsIndexes || canAttest(exporter))) throw invalid(NO_ATTESTATIONS);
     if (exporter.attest !== undefined) statementPrefix(attrs);
     if (isImage(type)) return imageOutputs(build, exporter, parts);
     if (!CLIENT.has(type)) throw noExporter(type);
@@ -69,7 +71,7 @@ export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: Expor
   });
 }
 
-/** Attestations are kept in the index of an image, or beside files. Images of the store have no place for them. */
+/** Attestations are kept in the index of an image, or beside files. Most stores have no place for them. */
 function canAttest({ type, attrs }: Exporter): boolean {
   return CLIENT.has(type) || (isImage(type) && flag(attrs, 'push') === true);
 }
@@ -101,13 +103,16 @@ export function noExporter(type: string): Error {
 /** An image goes into the store, and from there to its registry; one that the store cannot keep goes there at once. */
 function imageOutputs(build: OrderedBuild, exporter: Exporter, parts: ExporterParts): BuildOutput[] {
   const { attrs } = exporter;
-  const leavesWhole = flag(attrs, 'push') === true && !canBeStored(build, exporter);
-  const isStored = !leavesWhole || (build.attrs.platforms.length <= 1 && !flag(attrs, 'push-by-digest'));
+  const { keepsIndexes } = parts;
+  const leavesWhole = flag(attrs, 'push') === true && !canBeStored(build, exporter, keepsIndexes);
+  const isKept = keepsIndexes || build.attrs.platforms.length <= 1;
+  const isStored = !leavesWhole || (isKept && !flag(attrs, 'push-by-digest'));
   const epoch = rewriteEpoch(attrs, build.attrs.buildArgs);
   const stored: BuildOutput = {
     kind: 'image',
     names: isStored ? namesOf(attrs).map(({ familiar }) => familiar) : [],
     ...(epoch !== undefined && { epoch }),
+    ...(keepsIndexes && needsDocuments(build, exporter) && { documents: storedDocuments(build, exporter) }),
     ...(flag(attrs, 'push') && !leavesWhole && { named: () => pushStored(build, exporter, parts) }),
   };
   if (!leavesWhole) return [stored];

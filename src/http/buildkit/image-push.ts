@@ -1,13 +1,15 @@
-/** Pushes images that the store cannot keep: several platforms, annotations, other compressions, no name. */
+/** Pushes images that the store cannot keep: other compressions, no name; mostly several platforms and annotations. */
 import type { ImageSetPush } from '../../actors/push/push-image-set.js';
 import type { BlobFile } from '../../actors/push/upload.effects.js';
+import { ImageAnnotations } from '../../build/outputs/annotations.js';
 import { layersOf } from '../../build/outputs/image-export.js';
-import { exportedParts, type ImageSet, imageSet, type LeavingLayer } from '../../build/outputs/image-set.js';
+import { exportedParts, imageSet } from '../../build/outputs/image-set.js';
 import type { LayerBlobs, LayerForm } from '../../build/outputs/layer-blobs.js';
 import { internal } from '../../errors/engine-error.js';
 import { canonicalString, type ImageReference, parseReference } from '../../images/reference.js';
-import type { PlatformResult } from '../../ports/build.js';
+import type { BuildOutput, PlatformResult } from '../../ports/build.js';
 import { chainOf } from '../../ports/chain-id.js';
+import type { ImageSet, LeavingLayer } from '../../ports/image-set.js';
 import type { Digest } from '../../ports/storage.js';
 import { layerType, type PushedBlob } from '../../registry/manifest-writer.js';
 import { exportOptions, flag, namesOf, type Exporter } from './export-attrs.js';
@@ -21,13 +23,51 @@ export interface PushParts {
 
 type Options = ReturnType<typeof exportOptions>;
 
-/** Returns whether the store keeps all that is wanted of an image. */
-export function canBeStored({ attrs: { platforms, buildArgs } }: OrderedBuild, exporter: Exporter): boolean {
-  const { attrs, attest } = exporter;
-  if (platforms.length > 1 || attest !== undefined || flag(attrs, 'push-by-digest')) return false;
-  const { annotations, compression, level } = exportOptions('docker', exporter, buildArgs);
-  const isPlain = annotations.isEmpty && compression === 'gzip' && level === undefined;
-  return isPlain && !flag(attrs, 'oci-mediatypes');
+/**
+ * Returns whether the store keeps all that is wanted of an image.
+ * @param keepsIndexes is true for a store that has images as registries have them.
+ */
+export function canBeStored(build: OrderedBuild, exporter: Exporter, keepsIndexes: boolean): boolean {
+  const { attrs } = exporter;
+  if (flag(attrs, 'push-by-digest')) return false;
+  const { compression, level } = exportOptions('docker', exporter, build.attrs.buildArgs);
+  const isPlain = compression === 'gzip' && level === undefined;
+  return isPlain && (keepsIndexes || !(needsDocuments(build, exporter) || flag(attrs, 'oci-mediatypes')));
+}
+
+/** Returns whether an image is more than one manifest that has nothing but configuration and layers. */
+export function needsDocuments({ attrs: { platforms } }: OrderedBuild, { attrs, attest }: Exporter): boolean {
+  return platforms.length > 1 || attest !== undefined || !new ImageAnnotations(attrs).isEmpty;
+}
+
+/** Returns what makes the documents of an image for a store that keeps them, and tells the client of them. */
+export function storedDocuments(build: OrderedBuild, exporter: Exporter): NonNullable<ImageOutput['documents']> {
+  const options = exportOptions('oci', exporter, build.attrs.buildArgs);
+  return async (results, layers) => {
+    const set = await setOf(results, layers, options);
+    tell(build, set, options.names.join(','));
+    return set;
+  };
+}
+
+type ImageOutput = Extract<BuildOutput, { kind: 'image' }>;
+
+/** Layers get the types of the format, which is that of OCI where only this has a type for one. */
+function setOf(
+  results: readonly PlatformResult[],
+  layers: readonly (readonly LeavingLayer[])[],
+  options: Options,
+): Promise<ImageSet> {
+  const hasZstd = layers.flat().some(({ descriptor }) => descriptor.mediaType.endsWith('zstd'));
+  const format = hasZstd ? 'oci' : options.format;
+  const platforms = results.map((result, at) => ({
+    result,
+    layers: (layers[at] ?? []).map(({ diffId, descriptor }) => ({
+      diffId,
+      descriptor: { ...descriptor, mediaType: layerType(format, descriptor.mediaType) },
+    })),
+  }));
+  return imageSet(platforms, { ...options, format });
 }
 
 /**
@@ -106,19 +146,14 @@ function fromStore(results: readonly PlatformResult[], options: Options): Prepar
   for (const layer of chains.flat()) layers.set(layer.chainId, layer);
   const wanted = [...layers.values()];
   const documents = (blobs: readonly PushedBlob[]): Promise<ImageSet> => {
-    const hasZstd = blobs.some(({ mediaType }) => mediaType.endsWith('zstd'));
-    const format = hasZstd ? 'oci' : options.format;
     const byChain = new Map(
       wanted.map(({ chainId, diffId }, at): [Digest, LeavingLayer] => {
         const { digest, sizeBytes, mediaType } = blobs[at] ?? { digest: diffId, sizeBytes: 0, mediaType: '' };
-        return [chainId, { diffId, descriptor: { mediaType: layerType(format, mediaType), digest, size: sizeBytes } }];
+        return [chainId, { diffId, descriptor: { mediaType, digest, size: sizeBytes } }];
       }),
     );
-    const platforms = results.map((result, at) => ({
-      result,
-      layers: (chains[at] ?? []).flatMap(({ chainId }) => byChain.get(chainId) ?? []),
-    }));
-    return imageSet(platforms, { ...options, format });
+    const layers = chains.map((chain) => chain.flatMap(({ chainId }) => byChain.get(chainId) ?? []));
+    return setOf(results, layers, options);
   };
   return { layers: wanted, files: [], documents, close: () => Promise.resolve() };
 }

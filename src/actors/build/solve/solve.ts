@@ -1,11 +1,11 @@
 /** One build of BuildKit's clients: the parts of its machine that do the work. */
 import { readDockerfile } from '../../../build/dockerfile/parse.js';
-import { invalid } from '../../../errors/engine-error.js';
+import { isOfIndex } from '../../../images/platform.js';
 import type { BuildRequest, BuildResult, PlatformResult } from '../../../ports/build.js';
 import type { Digest } from '../../../ports/storage.js';
 import { inTurns, turn } from '../../../text/turns.js';
 import { targetPlatforms } from '../target-platform.js';
-import { exportResults } from './exports.js';
+import { exportResults, severalPlatforms } from './exports.js';
 import { CacheImports } from './cache-imports.js';
 import { cachedSteps } from './cached-steps.js';
 import { StepExecutor } from './executor.js';
@@ -53,7 +53,8 @@ export class Solve {
     const { request } = this.#tools;
     const platforms = targetPlatforms(request);
     const isMulti = platforms.length > 1;
-    if (isMulti && request.outputs.some(({ kind }) => kind === 'image')) throw severalPlatforms();
+    if (isMulti && request.outputs.some((output) => output.kind === 'image' && output.documents === undefined))
+      throw severalPlatforms();
     const dockerfile = await readDockerfile(request.dockerfile.text, this.#signal);
     const inputs = new PlanInputs(this.#tools, dockerfile, this.#vertices, this.#signal, isMulti);
     const planners: Planner[] = [];
@@ -120,9 +121,10 @@ export class Solve {
     const platforms: PlatformResult[] = [];
     for (const plan of plans) platforms.push(await this.#resultOf(plan));
     const tops = platforms.flatMap(({ topLayer }) => topLayer ?? []);
-    const imageId = await exportResults(this.#tools, this.#vertices, platforms, this.#signal);
+    const image = await exportResults(this.#tools, this.#vertices, platforms, this.#signal);
     await this.#exportCaches(schedule, tops);
-    return { platforms, imageId, unusedArgs, release: this.#held(tops) };
+    const isIndex = image !== undefined && isOfIndex(image);
+    return { platforms, imageId: image?.id, isIndex, unusedArgs, release: this.#held(tops) };
   }
 
   async #resultOf({ target, platform, scan }: BuildPlan): Promise<PlatformResult> {
@@ -181,11 +183,4 @@ export class Solve {
     if (this.#planned === undefined) throw new Error('the build is not planned');
     return this.#planned;
   }
-}
-
-function severalPlatforms(): Error {
-  return invalid(
-    'the image store of this engine keeps one platform of an image: push an image of several platforms (--push), or ' +
-      'have it written (--output type=oci,dest=FILE)',
-  );
 }
