@@ -129,7 +129,7 @@ test(
 );
 
 test('a client that leaves has its bytes used by the next one, of another repository, in ENGINE_TMPDIR', async (t) => {
-  const image = buildImage({ layers: [layer(16, 3)] });
+  const image = buildImage({ layers: [layer(16, 3, 'none')] });
   const registry = await registryWith(t, image, 'one', 'two');
   const proxy = await startCuttingProxy(registry.host, SLOW);
   t.after(() => proxy.stop());
@@ -195,7 +195,7 @@ test('what was damaged on disk is found out and fetched again', async (t) => {
 });
 
 test('a prune takes what broken pulls left, but not with a filter, and not from a pull under way', async (t) => {
-  const image = buildImage({ layers: [layer(12, 5)] });
+  const image = buildImage({ layers: [layer(12, 5, 'none')] });
   const registry = await registryWith(t, image, 'app');
   const proxy = await startCuttingProxy(registry.host, SLOW);
   t.after(() => proxy.stop());
