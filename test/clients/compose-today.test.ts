@@ -13,7 +13,7 @@ import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
-import { composePlugins, composeProgram, dockerCli } from '../support/dockerd.js';
+import { composePlugins, composeProgram, dockerCli, SHORT_LIVED } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { waitFor } from '../support/wait.js';
@@ -50,7 +50,13 @@ function begin([command, ...args]: readonly string[], input?: string): Running {
   const child = spawn(program, [...words, '--progress', 'plain', command ?? '', ...args], {
     cwd: directory,
     stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
-    env: { ...process.env, HOME: directory, DOCKER_HOST: engine.host, DOCKER_CONFIG: join(directory, 'cli') },
+    env: {
+      ...process.env,
+      ...SHORT_LIVED,
+      HOME: directory,
+      DOCKER_HOST: engine.host,
+      DOCKER_CONFIG: join(directory, 'cli'),
+    },
     timeout: PATIENCE_MS,
     killSignal: 'SIGKILL',
   }) as Running['child'];

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { waitFor } from './wait.js';
-import { buildxPlugins, buildxProgram, composePlugins, dockerCli } from './dockerd.js';
+import { buildxPlugins, buildxProgram, composePlugins, dockerCli, SHORT_LIVED } from './dockerd.js';
 
 /** A command that hangs is ended after this time. */
 const PATIENCE_MS = 120_000;
@@ -62,6 +62,7 @@ export class Buildx {
       cwd: join(this.directory, options.in ?? '.'),
       env: {
         ...process.env,
+        ...SHORT_LIVED,
         HOME: this.directory,
         DOCKER_HOST: this.#host,
         DOCKER_CONFIG: join(this.directory, 'cli'),

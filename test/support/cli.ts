@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { dockerCli } from './dockerd.js';
+import { dockerCli, SHORT_LIVED } from './dockerd.js';
 import type { Engine } from './engine.js';
 import { waitFor } from './wait.js';
 
@@ -37,6 +37,7 @@ export class CliSession {
     this.#what = `docker ${args.join(' ')}`;
     const env = {
       ...process.env,
+      ...SHORT_LIVED,
       DOCKER_HOST: engine.host,
       DOCKER_CONFIG: join(engine.dir, 'cli'),
       DOCKER_CLI_HINTS: 'false',

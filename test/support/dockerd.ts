@@ -33,6 +33,12 @@ export function dockerCli(): string {
   return CLI;
 }
 
+/**
+ * In the environment of the CLI and its plugins: they live for a moment, in which Go collects several times, so it does
+ * that only for more memory than they should ever have.
+ */
+export const SHORT_LIVED = { GOGC: 'off', GOMEMLIMIT: '256MiB' };
+
 /** The directory with `docker compose`, for `cliPluginsExtraDirs`; undefined where scripts/peers.mjs did not run. */
 export function composePlugins(): string | undefined {
   return isExecutable(join(COMPOSE_PLUGINS, 'docker-compose')) ? COMPOSE_PLUGINS : undefined;

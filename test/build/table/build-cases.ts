@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
-import { buildxProgram } from '../../support/dockerd.js';
+import { buildxProgram, SHORT_LIVED } from '../../support/dockerd.js';
 import { call, callJson } from '../../support/http.js';
 import { BASE, type TableCase } from './case.js';
 import { tarOf, writeFiles } from './contexts.js';
@@ -140,6 +140,7 @@ async function bake(
     cwd: directory,
     stdio: ['ignore', 'ignore', 'pipe'],
     env: {
+      ...SHORT_LIVED,
       PATH: process.env['PATH'],
       HOME: directory,
       DOCKER_HOST: target.host,
