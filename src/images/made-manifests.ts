@@ -11,6 +11,7 @@ import type { LeavingLayer } from '../ports/image-set.js';
 import type { DocumentsOf, Image, ImageStore } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
+import { digestOf } from '../registry/client.js';
 import type { KeptContent } from '../registry/kept-content.js';
 import {
   layerType,
@@ -78,10 +79,15 @@ export class MadeManifests {
   make(config: Buffer, diffIds: readonly Digest[]): Promise<MadeManifest> {
     return this.#during(async (blobsOf) => {
       const blobs = await blobsOf(diffIds);
-      const manifest = writeManifest('oci', config, blobs);
-      const { close, contentBytes } = await this.#deps.kept.keepMade(manifest, config, blobs);
-      const target = { mediaType: manifest.mediaType, digest: manifest.digest, size: manifest.bytes.length };
-      return { published: { target, manifests: [target], own: manifest.digest, contentBytes }, close };
+      const { bytes, mediaType, digest } = writeManifest('oci', config, blobs);
+      const target = { mediaType, digest, size: bytes.length };
+      const platform = {
+        manifest: { bytes, descriptor: target },
+        config: { bytes: config, descriptor: { mediaType: '', digest: digestOf(config), size: config.length } },
+        layers: leaving(diffIds, blobs).map(({ descriptor }) => descriptor),
+      };
+      const { kept, close } = await this.#deps.kept.keepMade({ platforms: [platform], descriptor: target });
+      return { published: { target, manifests: [target], own: digest, ...kept[0] }, close };
     });
   }
 
@@ -94,7 +100,7 @@ export class MadeManifests {
       const layers: LeavingLayer[][] = [];
       for (const diffIds of platforms) layers.push(leaving(diffIds, await blobsOf(diffIds)));
       const set = await documents(layers);
-      const { kept, close } = await this.#deps.kept.keepSet(set);
+      const { kept, close } = await this.#deps.kept.keepMade(set);
       const { mediaType, digest, size } = set.descriptor;
       const target = { mediaType, digest, size };
       const manifests = set.index?.manifests ?? [target];

@@ -7,16 +7,14 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { isEngineError, notFound } from '../errors/engine-error.js';
 import type { Content, NewBlob } from '../ports/content.js';
-import type { ImageDocument, ImageSet } from '../ports/image-set.js';
+import type { ImageSet } from '../ports/image-set.js';
 import type { Image, ImageStore } from '../ports/images.js';
 import type { Logger } from '../ports/logger.js';
-import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
-import { digestOf } from './client.js';
 import { DIFF_ID, labelsOf, REFERENCE } from './content-labels.js';
 import { KeptDocuments, type KeptManifest, type KeptTarget } from './kept-documents.js';
-import type { PushedBlob, WrittenManifest } from './manifest-writer.js';
-import type { ResolvedImage } from './resolve.js';
+import { type KeptDocument, type KeptFacts, type WholeImage, written } from './whole-image.js';
+import type { PushedBlob } from './manifest-writer.js';
 
 export interface KeptContentDeps {
   readonly content: Content;
@@ -32,14 +30,6 @@ export interface KeptImage extends KeptTarget {
   /** Returns the bytes of a blob. @throws EngineError not-found. */
   readonly open: (digest: Digest) => AsyncIterable<Buffer>;
   readonly close: () => void;
-}
-
-/** The bytes that are kept of an image. */
-export type KeptFacts = Pick<PublishedImage, 'contentBytes' | 'attested'>;
-
-/** An image with the documents that it came with. */
-export interface WholeImage extends Pick<ResolvedImage, 'configDigest' | 'configBytes' | 'documents' | 'published'> {
-  readonly layers: readonly { readonly blob: { readonly digest: Digest } }[];
 }
 
 type LayerBlob = Pick<NewBlob, 'digest' | 'sizeBytes'>;
@@ -103,8 +93,8 @@ export class KeptContent {
     return `${REFERENCE}.${this.#deps.lease()}.`;
   }
 
-  #entryLabel(manifest: Digest): string {
-    return `${this.#entryPrefix()}${manifest.slice(7, 23)}`;
+  #entryLabels(manifests: readonly Digest[]): Record<string, Digest> {
+    return Object.fromEntries(manifests.map((digest) => [`${this.#entryPrefix()}${digest.slice(7, 23)}`, digest]));
   }
 
   /** Takes the labels of an index away that lead to manifests of no image, and lets the supervisor delete these. */
@@ -176,85 +166,54 @@ export class KeptContent {
   }
 
   /**
-   * Keeps the documents of an image, and its layers for as long as these. Resolves with the bytes of it that are kept;
-   * undefined when it cannot be kept.
+   * Keeps the documents of an image, and its layers for as long as these. Resolves with what is kept of it; undefined
+   * when it cannot be kept.
    */
-  async keepImage(image: WholeImage): Promise<number | undefined> {
-    const { configDigest, configBytes, documents, published } = image;
+  async keepImage(image: WholeImage): Promise<KeptFacts | undefined> {
+    const { configDigest, configBytes, documents, published, attestation } = image;
     const { target, own } = published;
     const blobs = image.layers.map(({ blob }) => blob.digest);
+    const stated = attestation?.manifest.digest;
     // The labels of other images of the same index stay.
-    const entry = { [this.#entryLabel(own)]: own };
+    const entries = this.#entryLabels(stated === undefined ? [own] : [own, stated]);
     return this.#attempt(target.digest, async () => {
       await this.#write(configDigest, configBytes, {});
+      const attested = attestation && (await this.#keepManifest(attestation.manifest, attestation.blobs));
       const write = async (): Promise<void> => {
         for (const { digest, bytes } of documents.toReversed())
-          await this.#write(digest, bytes, digest === own ? labelsOf(configDigest, blobs) : entry);
+          await this.#write(digest, bytes, digest === own ? labelsOf(configDigest, blobs) : entries);
       };
       await this.#inTurn(write);
-      const bytes = await this.#bytesOf([own, configDigest, ...blobs]);
-      await this.#holdBy(target.digest, [configDigest, own, ...blobs]);
-      return bytes;
+      const parts = [own, configDigest, ...blobs];
+      const contentBytes = await this.#bytesOf(parts);
+      await this.#holdBy(target.digest, [...parts, ...(attested?.parts ?? [])]);
+      return { contentBytes, ...(attested && { attested: attested.facts }) };
     });
   }
 
   /**
    * Keeps the documents of an image that was made here, whose layers are held. All of it stays until `close` is called,
-   * and then while there is an image of it. @throws EngineError as the supervisor refuses it.
+   * and then while there is an image of it. Resolves with what is kept of each platform.
+   * @throws EngineError as the supervisor refuses it.
    */
-  async keepMade(
-    { digest, bytes }: WrittenManifest,
-    config: Buffer,
-    layers: readonly PushedBlob[],
-  ): Promise<{ readonly contentBytes: number; readonly close: () => void }> {
-    const configDigest = digestOf(config);
-    const blobs = layers.map((blob) => blob.digest);
-    const close = this.#pin(digest);
-    try {
-      await this.#write(configDigest, config, {});
-      await this.#write(digest, bytes, labelsOf(configDigest, blobs));
-      const contentBytes = await this.#bytesOf([digest, configDigest, ...blobs]);
-      await this.#holdBy(digest, [configDigest, ...blobs]);
-      return { contentBytes, close };
-    } catch (error) {
-      close();
-      throw error;
-    }
-  }
-
-  /** Does the same for an image of several parts. Resolves with what is kept of each platform. */
-  async keepSet({ platforms, index, descriptor }: ImageSet): Promise<{
+  async keepMade({ platforms, index, descriptor }: ImageSet): Promise<{
     readonly kept: readonly KeptFacts[];
     readonly close: () => void;
   }> {
     const close = this.#pin(descriptor.digest);
     const parts: Digest[] = [];
     const kept: KeptFacts[] = [];
-    const keep = async (
-      manifest: ImageDocument,
-      documents: readonly ImageDocument[],
-      layers?: readonly Digest[],
-    ): Promise<number> => {
-      const all = await this.#keepManifest(manifest, documents, layers);
-      parts.push(...all);
-      return this.#bytesOf(all);
-    };
     try {
       for (const { manifest, config, layers, attestation } of platforms) {
-        const contentBytes = await keep(
-          manifest,
-          [config],
-          layers.map(({ digest }) => digest),
-        );
-        const attested = attestation && {
-          digest: attestation.manifest.descriptor.digest,
-          contentBytes: await keep(attestation.manifest, attestation.blobs),
-        };
-        kept.push({ contentBytes, ...(attested && { attested }) });
+        const blobs = layers.map(({ digest }) => digest);
+        const own = await this.#keepManifest(written(manifest), [written(config)], blobs);
+        const attested =
+          attestation && (await this.#keepManifest(written(attestation.manifest), attestation.blobs.map(written)));
+        parts.push(...own.parts, ...(attested?.parts ?? []));
+        kept.push({ contentBytes: own.facts.contentBytes, ...(attested && { attested: attested.facts }) });
       }
-      const entries = index?.manifests.map(({ digest }) => [this.#entryLabel(digest), digest]) ?? [];
-      if (index)
-        await this.#inTurn(() => this.#write(index.descriptor.digest, index.bytes, Object.fromEntries(entries)));
+      const entries = this.#entryLabels(index?.manifests.map(({ digest }) => digest) ?? []);
+      if (index) await this.#inTurn(() => this.#write(index.descriptor.digest, index.bytes, entries));
       await this.#holdBy(descriptor.digest, parts);
       return { kept, close };
     } catch (error) {
@@ -264,19 +223,20 @@ export class KeptContent {
   }
 
   /**
-   * Keeps a manifest and the documents that it names, the configuration first. Resolves with all that it names.
+   * Keeps a manifest and the documents that it names, the configuration first.
    * @param layers are held already; absent: they are the other documents.
    */
   async #keepManifest(
-    { descriptor: { digest }, bytes }: ImageDocument,
-    documents: readonly ImageDocument[],
+    { digest, bytes }: KeptDocument,
+    documents: readonly KeptDocument[],
     layers?: readonly Digest[],
-  ): Promise<Digest[]> {
-    for (const { descriptor, bytes: content } of documents) await this.#write(descriptor.digest, content, {});
-    const [config = digest, ...others] = documents.map(({ descriptor }) => descriptor.digest);
+  ): Promise<{ readonly parts: readonly Digest[]; readonly facts: NonNullable<KeptFacts['attested']> }> {
+    for (const document of documents) await this.#write(document.digest, document.bytes, {});
+    const [config = digest, ...others] = documents.map((document) => document.digest);
     const named = layers ?? others;
     await this.#write(digest, bytes, labelsOf(config, named));
-    return [...new Set([digest, config, ...named])];
+    const parts = [digest, config, ...named];
+    return { parts, facts: { digest, contentBytes: await this.#bytesOf(parts) } };
   }
 
   /** Lets a document alone hold what its labels lead to. */

@@ -190,6 +190,13 @@ function attested(scene: () => PlatformScene, builds: Builds, { named, available
       const { subject } = await fetched<Statement>(`blobs/${layers[0]?.digest}`);
       assert.equal(`sha256:${subject[0]?.digest.sha256}`, index.manifests[at]?.digest);
     }
+    const saved = async (): Promise<Buffer> =>
+      (await call(scene().engine.socketPath, 'GET', `/images/get?names=${name}`)).body;
+    const archive = await saved();
+    await engineOk(scene().engine, ['rmi', name]);
+    assert.equal((await load(scene().engine, archive)).error, undefined);
+    assert.deepEqual((await named(name)).Manifests, Manifests);
+    assert.deepEqual(inArchive(await saved()), inArchive(archive));
     await engineOk(scene().engine, ['rmi', name]);
   });
 }

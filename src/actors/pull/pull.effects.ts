@@ -204,8 +204,8 @@ export class PullWork implements PullEffects {
       progress.say(`Digest: ${image.digest}`);
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
       if (isNews) progress.renewed();
-      const contentBytes = await kept?.keepImage(image);
-      await images.setPublished(stored, { ...image.published, ...(contentBytes !== undefined && { contentBytes }) });
+      const facts = await kept?.keepImage(image);
+      await images.setPublished(stored, { ...image.published, ...facts });
       // Where it is the ID, each name has this digest, unless that still names an image of before.
       const name = `${repository}@${image.digest}`;
       const isKnown = image.digest === stored.id && [undefined, stored.id].includes(images.idOf(name));

@@ -7,10 +7,15 @@ import { type ImageManifest, parseManifest, publishedAs } from '../../registry/m
 import { isDigest } from '../reference.js';
 import { type ArchiveFiles, badArchive as bad } from './files.js';
 
+export interface ArchivedDocument {
+  readonly digest: Digest;
+  readonly bytes: Uint8Array;
+}
+
 /** An image in an archive as registries have it. */
 export interface ArchivedParts {
   /** The document that the archive names, and the manifest of the image where that is another one. */
-  readonly documents: readonly { readonly digest: Digest; readonly bytes: Uint8Array }[];
+  readonly documents: readonly ArchivedDocument[];
   /** The layers that this manifest names, the lowest one first. */
   readonly blobs: readonly Digest[];
 }
@@ -113,7 +118,7 @@ export type Came = Pick<Draft, 'published' | 'parts'>;
 export const NO_PARTS = { parts: undefined };
 
 /** @param index has the manifest, or is it. */
-export function cameAs(target: ArchivedParts['documents'][number], index: Manifest, own: OwnManifest): Came {
+export function cameAs(target: ArchivedDocument, index: Manifest, own: OwnManifest): Came {
   const document = { digest: own.digest, bytes: own.bytes };
   const named = { digest: target.digest, sizeBytes: target.bytes.length };
   return {

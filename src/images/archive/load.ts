@@ -7,12 +7,14 @@ import type { Image, ImageHistory } from '../../ports/images.js';
 import type { Digest, LayerContent, LayerInfo } from '../../ports/storage.js';
 import type { KeptContent } from '../../registry/kept-content.js';
 import type { Platform } from '../../registry/platform.js';
+import type { KeptDocument } from '../../registry/whole-image.js';
 import { chainId } from '../../ports/chain-id.js';
 import { platformsOf } from '../platform.js';
 import { canonicalString, familiarString, parseReference } from '../reference.js';
 import { eventAttributes, type ImageEmit } from '../removal.js';
 import type { FileImageStore } from '../store.js';
 import type { ArchivedLayer } from './contents.js';
+import type { ArchivedDocument } from './documents.js';
 import type { PlannedImage } from './plan.js';
 import { type ReceiveDeps, type ReceivedArchive, receiveArchive } from './receive.js';
 
@@ -112,6 +114,10 @@ function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
+function keptDocument({ digest, bytes }: ArchivedDocument): KeptDocument {
+  return { digest, bytes: bufferOf(bytes) };
+}
+
 class Loader {
   readonly #deps: LoadDeps;
   /** The chain ID of each layer that was committed already, because the same file may be needed in another place. */
@@ -152,7 +158,7 @@ class Loader {
   /** Keeps an image as the archive has it, if its ID is of that, and its manifest has the layers of the image. */
   async #keep(plan: PlannedImage, image: Image): Promise<void> {
     const { id } = image;
-    const { configDigest, configBytes, diffIds, published, parts } = plan;
+    const { configDigest, configBytes, diffIds, published, parts, attestation } = plan;
     const { kept, images } = this.#deps;
     if (!kept || !published || !parts || (id !== published.target.digest && id !== published.own)) return;
     const layers = plan.layers.flatMap((found) => (found.ok ? (found.value as ArchivedLayer) : []));
@@ -164,14 +170,18 @@ class Loader {
       const { diffId } = unwrap(result) as LayerContent;
       if (path !== undefined) await kept.keepLayer({ digest, sizeBytes }, diffId, path);
     }
-    const contentBytes = await kept.keepImage({
+    const facts = await kept.keepImage({
       configDigest,
       configBytes: bufferOf(configBytes),
       layers: parts.blobs.map((digest) => ({ blob: { digest } })),
-      documents: parts.documents.map(({ digest, bytes }) => ({ digest, bytes: bufferOf(bytes) })),
+      documents: parts.documents.map(keptDocument),
+      attestation: attestation && {
+        manifest: keptDocument(attestation.manifest),
+        blobs: attestation.blobs.map(keptDocument),
+      },
       published,
     });
-    if (contentBytes !== undefined) await images.setPublished(image, { ...published, contentBytes });
+    if (facts) await images.setPublished(image, { ...published, ...facts });
   }
 
   async #commit(

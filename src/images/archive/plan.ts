@@ -9,6 +9,7 @@ import { bestManifest, canRun, formatPlatform, type Platform } from '../../regis
 
 import { failure, type Outcome } from '../../workers/outcome.js';
 import { isDigest, parseReference, withDefaultTag } from '../reference.js';
+import { type ArchivedAttestation, Attestations } from './attestations.js';
 import {
   type ArchivedParts,
   blobPath,
@@ -43,6 +44,8 @@ export interface PlannedImage {
   readonly published: PublishedImage | undefined;
   /** The parts to keep; undefined too for an index in an index, which can only be kept as a whole. */
   readonly parts: ArchivedParts | undefined;
+  /** Something that is attested of it; undefined too where parts are. */
+  readonly attestation: ArchivedAttestation | undefined;
 }
 
 export interface LoadPlanOptions {
@@ -82,21 +85,28 @@ export function planLoad(files: ArchiveFiles, { platform, host, isWhole }: LoadP
   if (platform && suitable.length === 0)
     throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
   const indexes = new Set<Digest>();
+  const attestations = new Attestations(files);
   return suitable.map((draft) => {
     const target = draft.published?.target.digest;
     const isFurther = target !== undefined && target !== draft.published?.own && indexes.has(target);
     if (target !== undefined) indexes.add(target);
-    return planned(files, { ...draft, ...(isFurther && { names: [] }) }, isFurther);
+    const { published, parts } = draft;
+    const attestation = isWhole && published && parts ? attestations.of(published) : undefined;
+    return planned(files, { ...draft, ...(isFurther && { names: [] }) }, { isFurther, attestation });
   });
 }
 
-function planned(files: ArchiveFiles, draft: Draft, isFurther: boolean): PlannedImage {
+function planned(
+  files: ArchiveFiles,
+  draft: Draft,
+  more: Pick<PlannedImage, 'isFurther' | 'attestation'>,
+): PlannedImage {
   const { configPath, config, layers, names, parent, published, parts } = draft;
   const [configBytes, configDigest] = [files.document(configPath), files.digest(configPath)];
   if (!configBytes || !configDigest) throw bad(`the archive has no configuration ${JSON.stringify(configPath)}`);
   const diffIds = config.rootfs?.diff_ids ?? [];
   const places = layers.map((path) => found(files, path));
-  return { configDigest, configBytes, diffIds, layers: places, names, isFurther, parent, published, parts };
+  return { configDigest, configBytes, diffIds, layers: places, names, parent, published, parts, ...more };
 }
 
 function found(files: ArchiveFiles, path: string): Outcome {
