@@ -3,7 +3,7 @@
  * Another process can go on with it at any moment, and neither of the two notices.
  */
 import { connect, Socket } from 'node:net';
-import { duplicateFd } from '../sys/files/fd.js';
+import { closeFd, duplicateFd } from '../sys/files/fd.js';
 
 export interface ProxyTarget {
   readonly host: string;
@@ -65,22 +65,30 @@ export class ProxiedConnection {
   }
 
   /**
-   * Stops at once, and returns everything that the next process needs; undefined when the connection is over. The ends
-   * of what the two have sent are not lost, because the kernel tells them to every reader.
+   * Stops at once, and returns everything that the next process needs; undefined when the connection is over, or cut.
+   * The ends of what the two have sent are not lost, because the kernel tells them to every reader.
    */
   move(): MovedConnection | undefined {
     const [client, server] = [this.#client, this.#server];
     if (client.destroyed || server.destroyed) return undefined;
-    const moved = {
+    const left = {
       toServer: this.#ways?.toServer.stop() ?? NOTHING,
       toClient: this.#ways?.toClient.stop() ?? NOTHING,
-      client: duplicateFd(handleOf(client).fd),
-      server: this.#ways && duplicateFd(handleOf(server).fd),
     };
-    // This closes our copies only.
-    client.destroy();
-    server.destroy();
-    return moved;
+    const copies: number[] = [];
+    try {
+      for (const socket of this.#ways ? [client, server] : [client]) copies.push(duplicateFd(handleOf(socket).fd));
+      const [copy = -1, serverCopy] = copies;
+      return { ...left, client: copy, server: serverCopy };
+    } catch {
+      // There are no more descriptors. The end of this connection gives some to the others.
+      for (const copy of copies) closeFd(copy);
+      return undefined;
+    } finally {
+      // This closes our copies only.
+      client.destroy();
+      server.destroy();
+    }
   }
 }
 

@@ -19,9 +19,10 @@ export async function waitForUnderWay(
   const underWay = { ended: 0, waiting: 0 };
   const patience = async (): Promise<void> => {
     for (let spent = 0; spent < limitMs && !over.signal.aborted; spent += quietMs) {
-      const before = underWay.ended;
+      const { ended, waiting } = underWay;
       await awake(quietMs, over.signal);
-      if (underWay.ended === before && underWay.waiting === 0) return;
+      // One that was taken meanwhile has the next period for its answer.
+      if (underWay.ended === ended && underWay.waiting === 0 && waiting === 0) return;
     }
   };
   await Promise.race([rest(underWay), patience()]);

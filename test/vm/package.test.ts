@@ -75,8 +75,10 @@ test('upgrades replace the daemon; containers go on, and nothing is missed', asy
   t.after(() => load.abandon());
   for (let round = 0; round < UPGRADES; round++) {
     const daemon = await property('engined.service', 'MainPID');
+    const start = performance.now();
     await output('sh', '-c', 'dpkg --force-unsafe-io -i /srv/package/engined_1.0_*.deb');
     assert.notEqual(await property('engined.service', 'MainPID'), daemon);
+    console.log(`upgrade ${round + 1} took ${Math.round((performance.now() - start) / 1000)} s`);
   }
   assert.equal(await states(), before);
   await load.end({
