@@ -6,7 +6,7 @@ import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSy
 import { makeDevice, makeFifo, makeSocket, setOpenFileTimes, setTimes } from '../sys/files/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
 import { fsPath } from './byte-path.js';
-import { copySmall, type Look, lookOf } from './copy-regular.js';
+import { copyInMemory, copySmall, type Look, lookOf } from './copy-regular.js';
 
 const NS_PER_S = 1_000_000_000n;
 
@@ -52,6 +52,11 @@ function setRest({ stat, xattrs }: Attributes, target: string | Buffer): void {
   setTimes(target, ...splitNs(stat.mtimeNs));
 }
 
+function setOpenRest({ stat, xattrs }: Attributes, to: string, fd: number): void {
+  for (const [name, value] of xattrs) setXattr(fsPath(to), name, value);
+  setOpenFileTimes(fd, ...splitNs(stat.mtimeNs));
+}
+
 /** Gives `to` the owner, mode, extended attributes and times of `from`. */
 export function copyAttributes(from: string, stat: BigIntStats, to: string): void {
   setAttributes(readAttributes(from, stat), to);
@@ -92,16 +97,19 @@ export function copySmallFile(
   // A change of the owner takes the rights of a program away.
   const xattrs = readAttributes(from, stat).xattrs.filter(([name]) => !isGiven || name !== CAPABILITY);
   return copySmall(from, stat, to, look, (fd, content) => {
-    for (const [name, value] of xattrs) setXattr(fsPath(to), name, value);
-    setOpenFileTimes(fd, ...splitNs(stat.mtimeNs));
+    setOpenRest({ stat, xattrs }, to, fd);
     use?.({ fd, content, hasXattrs: xattrs.length > 0 });
   });
 }
 
-/** Copies anything but a directory to a free name; shares the blocks if the file system can. */
-export function copyInode(from: string, stat: BigIntStats, to: string): void {
+/**
+ * Copies anything but a directory to a free name; shares the blocks if the file system can.
+ * @param isPassing the original is deleted afterwards (see `copyInMemory`).
+ */
+export function copyInode(from: string, stat: BigIntStats, to: string, isPassing = false): void {
   const target = fsPath(to);
   if (stat.isFile()) {
+    if (isPassing && copyInMemory(from, stat, to, (fd) => setOpenRest(readAttributes(from, stat), to, fd))) return;
     if (copySmallFile(from, stat, to, lookOf(stat))) return;
     const attributes = readAttributes(from, stat);
     copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);

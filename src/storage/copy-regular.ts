@@ -1,11 +1,13 @@
 /** Copies small regular files, as most are, with few system calls. Synchronous, for worker threads. */
 import { closeSync, constants, fchmodSync, fchownSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import type { BigIntStats } from 'node:fs';
-import { shareContent } from '../sys/files/inode.js';
+import { isInMemoryOnly, shareContent } from '../sys/files/inode.js';
 import { fsPath } from './byte-path.js';
 
 /** Larger files are copied by the kernel. */
 const SMALL_BYTES = 256 * 1024;
+/** Larger files are written and shared after all, as memory may not have room for both. */
+const IN_MEMORY_BYTES = 4 * 1024 * 1024;
 // One byte more tells that a file has grown meanwhile.
 const content = Buffer.allocUnsafeSlow(SMALL_BYTES + 1);
 
@@ -55,6 +57,33 @@ export function copySmall(
       if (bytes > 0 && !share(source, target, stat.dev, made.dev)) writeWhole(target, bytes);
       dress(target, look, made);
       finish(target, content.subarray(0, bytes));
+    } finally {
+      closeSync(target);
+    }
+    return true;
+  } finally {
+    closeSync(source);
+  }
+}
+
+/**
+ * Does the same for a file that is in memory only and is deleted when it was copied. To share its blocks would write it
+ * to the disk at once, and wait for that, file by file. Returns false when nothing was made: for all other files.
+ */
+export function copyInMemory(from: string, stat: BigIntStats, to: string, finish: (fd: number) => void): boolean {
+  if (!stat.isFile() || stat.size > BigInt(IN_MEMORY_BYTES)) return false;
+  const source = openSync(fsPath(from), READ);
+  try {
+    if (!isInMemoryOnly(source)) return false;
+    const look = lookOf(stat);
+    const target = openSync(fsPath(to), CREATE, look.mode & PERMISSIONS);
+    try {
+      for (let at = 0, bytes = content.length; bytes === content.length; at += bytes) {
+        bytes = readSync(source, content, 0, content.length, at);
+        writeWhole(target, bytes);
+      }
+      dress(target, look, fstatSync(target));
+      finish(target);
     } finally {
       closeSync(target);
     }

@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, linkSync, mkdirSync, openSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { btrfs } from '../../src/storage/drivers/btrfs/btrfs-driver.js';
 import { makeTree, removeDirectories, sealLayer } from '../../src/storage/drivers/btrfs/tasks.js';
 import { storageDriver } from '../../src/storage/drivers/index.js';
 import { setReadOnly } from '../../src/sys/btrfs/subvolumes.js';
+import { isInMemoryOnly } from '../../src/sys/files/inode.js';
 import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
 import { testDriver } from '../support/driver-contract/contract.js';
 
@@ -26,25 +27,47 @@ else {
   });
   after(() => disk.remove());
 
-  test('what a layer has alone counts, whether it came to the disk before its snapshot was made or not', () => {
-    const size = 3 << 20;
+  test('what a layer has alone counts, and what is still in memory is not waited for when it is sealed', () => {
+    const sizes = { large: 5 << 20, file: 3 << 20, some: 300_000, small: 6000, tiny: 10, none: 0 };
+    const contents = Object.entries(sizes).map(([name, size]) => [name, randomBytes(size)] as const);
+    const blocks = Object.values(sizes).reduce((sum, size) => sum + Math.ceil(size / 4096) * 4096, 0);
+    // Links of another kind have their text among the metadata.
+    const bytes = blocks + 4096;
     const layers = ['base', 'early', 'late'].map((name) => join(disk.path, 'counted', name));
-    const [base = '', ...others] = layers;
+    const [base = '', early = '', late = ''] = layers;
     for (const path of layers) mkdirSync(path, { recursive: true });
-    const seal = (layer: string, isEarly: boolean): void => {
+    const seal = (layer: string): void => {
       const difference = join(layer, 'diff');
       makeTree({ at: difference });
-      writeFileSync(join(difference, layer === base ? 'below' : 'file'), randomBytes(size));
-      if (isEarly) execFileSync('sync', ['-f', difference]);
+      for (const [name, content] of contents) writeFileSync(join(difference, name), content);
+      linkSync(join(difference, 'file'), join(difference, 'same'));
+      symlinkSync('file', join(difference, 'link'));
+      if (layer !== late) execFileSync('sync', ['-f', difference]);
       const parent = layer === base ? undefined : join(base, 'tree');
       sealLayer({ difference, parent, tree: join(layer, 'tree') });
     };
-    seal(base, true);
-    for (const [at, layer] of others.entries()) seal(layer, at === 0);
+    for (const layer of layers) seal(layer);
+    const isUnwritten = (layer: string, name: string): boolean => {
+      const fd = openSync(join(layer, 'tree', name), 'r');
+      try {
+        return isInMemoryOnly(fd);
+      } finally {
+        closeSync(fd);
+      }
+    };
+    // Files that were written already are shared, and large ones are written for that.
+    for (const name of ['file', 'some', 'small']) {
+      assert.equal(isUnwritten(early, name), false, name);
+      assert.equal(isUnwritten(late, name), true, name);
+    }
+    assert.equal(isUnwritten(late, 'large'), false);
+    for (const layer of layers)
+      for (const [name, content] of contents)
+        assert.ok(readFileSync(join(layer, 'tree', name)).equals(content), `${layer} ${name}`);
     btrfs.counting?.prepare(disk.path);
     assert.deepEqual(
       layers.map((layer) => btrfs.counting?.own(layer)),
-      [size, size, size],
+      [bytes, bytes, bytes],
     );
     removeDirectories({ paths: layers, names: ['tree', 'diff'] });
     rmSync(join(disk.path, 'counted'), { recursive: true });

@@ -13,8 +13,9 @@ import { walkTree } from '../walk-tree.js';
 /**
  * Copies the entries of `difference` into `tree`, sharing blocks where the file system can, and removes from it what
  * the marks hide. The difference stays as it is.
+ * @param isPassing it is deleted afterwards (see `copyInMemory`).
  */
-export function applyDifference(difference: string, tree: string): void {
+export function applyDifference(difference: string, tree: string, isPassing = false): void {
   const own = statOf(difference);
   const directories: { readonly path: string; readonly stat: BigIntStats }[] = own ? [{ path: '', stat: own }] : [];
   /** The first place in the tree of files with several names, by inode. */
@@ -32,7 +33,7 @@ export function applyDifference(difference: string, tree: string): void {
     if (isWhiteout(stat)) continue;
     const first = links.get(stat.ino);
     if (first !== undefined) linkSync(fsPath(first), fsPath(to));
-    else copyInode(at, stat, to);
+    else copyInode(at, stat, to, isPassing);
     if (stat.nlink > 1n && first === undefined) links.set(stat.ino, to);
   }
   // Last, because what is made in a directory changes its times.

@@ -30,9 +30,18 @@ const cloneFile = libc.func<[fd: number, request: number, source: number]>(
 
 // linux/fs.h, on machines of 64 bits
 const FICLONE = 0x40049409;
+const FS_IOC_FIEMAP = 0xc020660b;
 const FS_IOC_GETFLAGS = 0x80086601;
 const FS_IOC_SETFLAGS = 0x40086602;
 const FS_TOPDIR_FL = 0x00020000;
+// linux/fiemap.h
+const FIEMAP_BYTES = 32;
+const FIEMAP_EXTENT_BYTES = 56;
+const EXTENT_COUNT_AT = 24;
+const FIEMAP_LENGTH_AT = 8;
+const EXTENT_FLAGS_AT = FIEMAP_BYTES + 40;
+const MAPPED_EXTENTS_AT = 20;
+const FIEMAP_EXTENT_DELALLOC = 0x4;
 // linux/fcntl.h
 const AT_FDCWD = -100;
 const AT_SYMLINK_NOFOLLOW = 0x100;
@@ -100,6 +109,18 @@ export function syncFileSystem(fd: number): void {
  */
 export function shareContent(targetFd: number, sourceFd: number): boolean {
   return cloneFile(targetFd, FICLONE, sourceFd) === 0;
+}
+
+/**
+ * Tells whether the beginning of an open file is in memory only, so that its blocks cannot be shared before they are
+ * written to the disk. False where the file system does not tell.
+ */
+export function isInMemoryOnly(fd: number): boolean {
+  const map = Buffer.alloc(FIEMAP_BYTES + FIEMAP_EXTENT_BYTES);
+  map.writeBigUInt64LE(0xffff_ffff_ffff_ffffn, FIEMAP_LENGTH_AT);
+  map.writeUInt32LE(1, EXTENT_COUNT_AT);
+  if (ioctl(fd, FS_IOC_FIEMAP, map) < 0 || map.readUInt32LE(MAPPED_EXTENTS_AT) === 0) return false;
+  return (map.readUInt32LE(EXTENT_FLAGS_AT) & FIEMAP_EXTENT_DELALLOC) !== 0;
 }
 
 /**

@@ -2,7 +2,6 @@
 import { chownSync, chmodSync, existsSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Owner } from '../../../ports/id-maps.js';
-import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
 import { ensureQuota, limitOf, referencedBytes, setLimit } from '../../../sys/btrfs/quota-groups.js';
 import {
   cleanSoon,
@@ -16,8 +15,12 @@ import { toBytePath } from '../../byte-path.js';
 import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
+import { walkTree } from '../../walk-tree.js';
 import { TREE } from '../whole-tree.js';
 import { LIMIT, OWN } from './places.js';
+
+/** stat(2) counts in these. */
+const BLOCK_BYTES = 512n;
 
 /** Makes an empty subvolume. */
 export function makeTree({ at }: { readonly at: string }): void {
@@ -36,22 +39,29 @@ export function sealLayer({ difference, parent, tree }: SealInput): void {
   if (parent === undefined) renameSync(difference, tree);
   else {
     snapshotOf(parent, tree);
-    applyDifference(toBytePath(difference), toBytePath(tree));
     noteOwn(difference, dirname(tree));
+    applyDifference(toBytePath(difference), toBytePath(tree), true);
     if (!deleteSubvolume(difference)) rmSync(difference, { recursive: true });
   }
   setReadOnly(tree, true);
 }
 
 /**
- * Writes down how much a layer has alone, while its entries are in a subvolume of their own. The tree does not tell: of
- * blocks that it shares with that, it has the age, and they may be older than the snapshot. All of them are known by
- * now, though not on the disk, because they have been shared.
+ * Writes down how much a layer has alone, while its entries are apart from those below. The tree does not tell: of
+ * blocks that it shares with the difference, it has the age, and they may be older than the snapshot. The files tell
+ * it, as they count what is still in memory, too.
  */
 function noteOwn(difference: string, directory: string): void {
   const link = join(directory, OWN);
   rmSync(link, { force: true });
-  if (isSubvolume(difference)) symlinkSync(String(ownBytes(difference)), link);
+  if (!isSubvolume(difference)) return;
+  const counted = new Set<bigint>();
+  let blocks = 0n;
+  for (const { stat } of walkTree(toBytePath(difference))) {
+    if (!counted.has(stat.ino)) blocks += stat.blocks;
+    if (stat.nlink > 1n) counted.add(stat.ino);
+  }
+  symlinkSync(String(blocks * BLOCK_BYTES), link);
 }
 
 function snapshotOf(layer: string, tree: string): void {
