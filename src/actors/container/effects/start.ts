@@ -118,7 +118,7 @@ function specInput(deps: ContainerDeps, starting: ContainerRecord, opened: Opene
 
 /**
  * Joins the networks while the runtime works, and saves the record with them, so that after a crash it is known what
- * the container got.
+ * the container got. A power cut takes the networks away, too.
  * @param ready the network namespace that the runtime makes; undefined: the container has one already.
  */
 async function join(
@@ -129,6 +129,7 @@ async function join(
 ): Promise<ContainerRecord> {
   if (ready) await ready;
   const joined = await deps.counted('allocate', () => joinNetworks(deps, starting, undo).catch(networkingFailed));
-  if (Object.keys(joined.networks).length > 0) await Promise.all([deps.writeFiles(joined), deps.records.save(joined)]);
+  if (Object.keys(joined.networks).length > 0)
+    await Promise.all([deps.writeFiles(joined), deps.records.saveForRun(joined)]);
   return joined;
 }
