@@ -67,7 +67,8 @@ export function copyTimes(stat: BigIntStats, to: string): void {
   setTimes(fsPath(to), ...splitNs(stat.mtimeNs));
 }
 
-function splitNs(time: bigint): readonly [seconds: number, nanoseconds: number] {
+/** Splits a time in nanoseconds since 1970. */
+export function splitNs(time: bigint): readonly [seconds: number, nanoseconds: number] {
   const nanoseconds = ((time % NS_PER_S) + NS_PER_S) % NS_PER_S;
   return [Number((time - nanoseconds) / NS_PER_S), Number(nanoseconds)];
 }

@@ -5,7 +5,7 @@ import { isInMemoryOnly, shareContent } from '../sys/files/inode.js';
 import { fsPath } from './byte-path.js';
 
 /** Larger files are copied by the kernel. */
-const SMALL_BYTES = 256 * 1024;
+export const SMALL_BYTES = 256 * 1024;
 /** Larger files are written and shared after all, as memory may not have room for both. */
 const IN_MEMORY_BYTES = 4 * 1024 * 1024;
 // One byte more tells that a file has grown meanwhile.
@@ -91,6 +91,28 @@ export function copyInMemory(from: string, stat: BigIntStats, to: string, finish
   } finally {
     closeSync(source);
   }
+}
+
+/** Tells of a file whether it is small and regular. */
+export function isSmall(stat: BigIntStats): boolean {
+  return stat.isFile() && stat.size <= BigInt(SMALL_BYTES);
+}
+
+/** Reads a file into memory for one byte more than a small file has; returns its size, or -1 when it is not small. */
+export function readSmall(from: string, place: Buffer): number {
+  const source = openSync(fsPath(from), READ);
+  try {
+    // Reading at a place fails for a FIFO that has taken the place of the file.
+    const bytes = readSync(source, place, 0, place.length, 0);
+    return bytes > SMALL_BYTES ? -1 : bytes;
+  } finally {
+    closeSync(source);
+  }
+}
+
+/** Tells whether it is known that content cannot be shared between two file systems. */
+export function isApart(sourceDevice: bigint, targetDevice: bigint): boolean {
+  return apart.has(`${sourceDevice}:${targetDevice}`);
 }
 
 function share(source: number, target: number, sourceDevice: bigint, targetDevice: number): boolean {

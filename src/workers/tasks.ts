@@ -11,6 +11,7 @@ export const tasks = {
   'build-left-out': async () => (await import('../build/files/has-left-out.js')).hasLeftOut,
   'build-note-digests': async () => (await import('../build/files/kept-digests.js')).noteDigests,
   'build-remove-stubs': async () => (await import('../build/files/mount-stubs.js')).removeStubs,
+  'build-write-line': async () => (await import('../build/files/write-line.js')).writeLine,
   'build-write-files': async () => (await import('../build/files/write-files.js')).writeFiles,
   changes: async () => (await import('../storage/tasks/changes.js')).changes,
   'attest-files': async () => (await import('../build/outputs/attest-files.js')).attestFiles,

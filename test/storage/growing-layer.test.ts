@@ -21,6 +21,7 @@ import type { DriverLayerStore } from '../../src/storage/layers/layer-store.js';
 import { sealDiff } from '../../src/storage/tasks/seal-diff.js';
 import { makeFifo, makeSocket } from '../../src/sys/files/inode.js';
 import { setXattr } from '../../src/sys/files/xattr.js';
+import { describeTree } from '../support/describe-tree.js';
 import { DriverHarness } from '../support/driver-contract/harness.js';
 import { sha256 } from '../support/image-builder.js';
 
@@ -65,6 +66,20 @@ function some(at: (name: string) => string): void {
   utimesSync(at('d/b'), 1_400_000_000.7, 1_400_000_000.7);
   utimesSync(at('d/deep'), 1_300_000_000, 1_300_000_000);
   utimesSync(at('d'), -1000.5, -1000.5);
+}
+
+/** Enough for a second thread, and more than are in memory at once. */
+function many(at: (name: string) => string): void {
+  for (let count = 0; count < 300; count++) {
+    const directory = at(`${count % 2 === 0 ? 'even' : 'odd'}/d${Math.floor(count / 50)}`);
+    mkdirSync(directory, { recursive: true });
+    const path = join(directory, `${count}`);
+    writeFileSync(path, Buffer.alloc((count * 7919) % 90_000, `content of ${count}`));
+    if (count % 9 === 0) chownSync(path, count, 1);
+    if (count % 5 === 0) chmodSync(path, 0o2700 + (count % 8));
+    if (count % 31 === 0) setXattr(path, 'user.note', Buffer.from('x'));
+    utimesSync(path, 1_600_000_000 + count / 7, 1_600_000_000 + count / 7);
+  }
 }
 
 const CASES: Readonly<Record<string, Case>> = {
@@ -121,6 +136,13 @@ const CASES: Readonly<Record<string, Case>> = {
     input: { idMaps: { uids: MAPPED, gids: MAPPED } },
     grows: true,
   },
+  'many files that another thread writes': { fill: many, grows: true },
+  'many files that get an owner and modes': {
+    fill: many,
+    input: { owner: { uid: 1000, gid: 2000 }, chmod: '4711', destination: '/home' },
+    grows: true,
+  },
+  'many files in a directory that is there': { fill: many, input: { destination: '/etc' }, grows: true },
   'an empty directory': { fill: () => undefined, input: { destination: '/etc/new' }, grows: false },
   'names of one file': {
     fill: (at) => {
@@ -145,12 +167,28 @@ const CASES: Readonly<Record<string, Case>> = {
   },
 };
 
-async function copied(into: DriverLayerStore, id: string, root: string, { input = {} }: Case): Promise<CopyResult> {
+const pause = new Int32Array(new SharedArrayBuffer(4));
+const isManned = (memory: SharedArrayBuffer): boolean => Atomics.load(new Int32Array(memory), 2) === 1;
+
+async function copied(
+  into: DriverLayerStore,
+  id: string,
+  root: string,
+  { fill, input = {} }: Case,
+): Promise<CopyResult> {
   await into.createBrief(id, below, { isBare: false });
   const growing = into.growing(id);
   assert.ok(growing);
   const { ignore = [], sources = ['/'], ...rest } = input;
   const layer = { ...growing, idMaps: rest.idMaps };
+  // A thread that is there already takes the task without this one.
+  await harness.workers.run('tree-size', { path: root });
+  let writing: Promise<void> | undefined;
+  const postMessage = (memory: SharedArrayBuffer): void => {
+    writing = harness.workers.run('build-write-line', { memory });
+    for (let looks = 0; looks < 1000 && !isManned(memory); looks++) Atomics.wait(pause, 0, 0, 10);
+    assert.ok(isManned(memory));
+  };
   const content = await copyFiles({
     trees: [{ root, sources, ignore, exclude: [] }],
     rootfs: await into.mount(id),
@@ -163,8 +201,11 @@ async function copied(into: DriverLayerStore, id: string, root: string, { input 
     parents: false,
     idMaps: undefined,
     layer,
+    port: { postMessage },
     ...rest,
   });
+  assert.equal(writing !== undefined, fill === many);
+  await writing;
   await into.unmount(id);
   return { content, layer };
 }
@@ -182,6 +223,8 @@ for (const [name, one] of Object.entries(CASES)) {
     const id = `copy${count++}`;
     const { content, layer } = await copied(store, id, root, one);
     assert.equal(content !== undefined, one.grows);
+    if (one.fill === many && one.input === undefined)
+      assert.deepEqual(describeTree(layer.upperDir).slice(1), describeTree(root).slice(1));
     const walkedSplit = join(harness.temp, `split-${id}`);
     const walked = sealDiff({ upperDir: layer.upperDir, tarSplitPath: walkedSplit, idMaps: layer.idMaps });
     if (content !== undefined) {

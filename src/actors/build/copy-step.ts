@@ -1,6 +1,7 @@
 /** COPY, ADD and WORKDIR: layers without a container. */
 import { posix } from 'node:path';
 import type { AddInstruction, CopyInstruction } from '../../build/dockerfile/ast.js';
+import { copyInTwo } from '../../build/files/copy-in-two.js';
 import type { SourcesDigest, SourceTree } from '../../build/files/copy-files.js';
 import { cleanPath, joinPath } from '../../build/files/paths.js';
 import { copyOwner } from './copy-owner.js';
@@ -43,8 +44,8 @@ export function copyLayer(
   const { destination, chown, chmod, kind } = instruction;
   return layers.make(state.topLayer, async (rootfs, layer) => {
     const owner = chown === '' ? undefined : await copyOwner(rootfs, chown, deps.lookUpUser, isClassic === true);
-    return deps.pool.run(
-      'build-copy',
+    return copyInTwo(
+      deps.pool,
       {
         trees,
         rootfs,
@@ -59,7 +60,7 @@ export function copyLayer(
         idMaps: deps.idMaps,
         layer,
       },
-      { signal },
+      signal,
     );
   });
 }

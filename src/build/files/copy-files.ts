@@ -1,6 +1,7 @@
 /** Worker tasks: the files of COPY and ADD are found and hashed, and written into the root of an image. */
 import { createHash } from 'node:crypto';
-import { closeSync, constants, openSync, statSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, statSync } from 'node:fs';
+import type { MessagePort } from 'node:worker_threads';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import type { GrowingLayer, LayerContent } from '../../ports/storage.js';
 import { fsPath, toBytePath } from '../../storage/byte-path.js';
@@ -12,6 +13,7 @@ import { openInRoot } from '../../sys/files/open-in-root.js';
 import { hostOwner } from '../../sys/users/id-maps.js';
 import { hashSource } from './content-digest.js';
 import { directoryModeOf, parseMode } from './file-mode.js';
+import { FileLine } from './file-line.js';
 import { isArchive, unpackArchive } from './local-archive.js';
 import { leftOutBy } from './left-out.js';
 import { KeptDigests } from './kept-digests.js';
@@ -85,11 +87,15 @@ export interface CopyFilesInput {
   readonly idMaps: IdMaps | undefined;
   /** The layer that the files make, when nothing else is in it. */
   readonly layer?: GrowingLayer | undefined;
+  /** Asks for a thread that helps, with the memory of a line of files (file-line.ts). */
+  readonly port?: Pick<MessagePort, 'postMessage'>;
 }
 
 /** Resolves with what the layer has become; undefined when that has to be found out. */
 export async function copyFiles(input: CopyFilesInput): Promise<LayerContent | undefined> {
-  const layer = input.layer && growsInOrder(input) ? openLayer(input.layer) : undefined;
+  const { port } = input;
+  const line = port && new FileLine((memory) => port.postMessage(memory, []));
+  const layer = input.layer && growsInOrder(input) ? openLayer(input.layer, line) : undefined;
   try {
     await copyAll(input, layer);
     const facts = layer?.tar.end();
@@ -97,6 +103,7 @@ export async function copyFiles(input: CopyFilesInput): Promise<LayerContent | u
   } catch (error) {
     throw storageError(error, 'copying files into an image');
   } finally {
+    line?.end();
     layer?.tar.close();
     if (layer) closeSync(layer.fd);
   }
@@ -113,10 +120,11 @@ function growsInOrder({ trees, classic, unpacks }: CopyFilesInput): boolean {
   return trees.length === 1 && tree.sources.length === 1 && !hasWildcards(source);
 }
 
-function openLayer(layer: GrowingLayer): TargetLayer {
+function openLayer(layer: GrowingLayer, line: FileLine | undefined): TargetLayer {
   const fd = openSync(layer.upperDir, DIRECTORY);
   try {
-    return { fd, tar: new GrowingTar(layer) };
+    const root = toBytePath(layer.upperDir);
+    return { fd, root, device: fstatSync(fd, { bigint: true }).dev, tar: new GrowingTar(layer), line };
   } catch (error) {
     closeSync(fd);
     throw error;

@@ -16,14 +16,22 @@ import { type EngineError, invalid } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toText } from '../../storage/byte-path.js';
 import { findPath, type FoundPath, openResolved } from '../../storage/container-path.js';
-import { copyAttributes, copyInode, copySmallFile, copyTimes } from '../../storage/copy-attributes.js';
-import type { Look } from '../../storage/copy-regular.js';
+import {
+  contentXattrs,
+  copyAttributes,
+  copyInode,
+  copySmallFile,
+  copyTimes,
+  splitNs,
+} from '../../storage/copy-attributes.js';
+import { isApart, isSmall, type Look, readSmall, SMALL_BYTES } from '../../storage/copy-regular.js';
 import { removeEntry } from '../../storage/remove-entry.js';
 import { statOf } from '../../storage/stat-of.js';
 import type { GrowingTar } from '../../storage/tar/growing-tar.js';
 import { walkTree } from '../../storage/walk-tree.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
+import type { FileLine } from './file-line.js';
 import { cleanPath, joinPath, parentPath } from './paths.js';
 import type { LeftOut, SourceFile } from './source-files.js';
 
@@ -54,7 +62,12 @@ export interface CopyRules {
 export interface TargetLayer {
   /** The root of its difference. What is made in a directory that nothing below has is made there directly. */
   readonly fd: number;
+  /** Where it is: a byte string. */
+  readonly root: string;
+  readonly device: bigint;
   readonly tar: GrowingTar;
+  /** Writes small files in another thread. */
+  readonly line: FileLine | undefined;
 }
 
 /** At most so many links are followed while a place is looked for, as in the kernel. */
@@ -158,6 +171,7 @@ export class TargetTree {
       if (this.rules.keepsTopTime) this.#keepTime(to, source.stat);
     } else this.#copyOne(source.at, source.stat, to);
     this.#copyContent(source, to, leftOut);
+    this.#drain();
     for (const { to: directory, stat } of this.#times.splice(0).toReversed()) {
       const fd = this.#openDirectory(directory);
       copyTimes(stat, `/proc/self/fd/${fd}/.`);
@@ -255,6 +269,7 @@ export class TargetTree {
   }
 
   #copyContents({ from, stat, at, to }: Pick<Place, 'from' | 'stat' | 'at' | 'to'>): void {
+    if (this.#putInLine(from, stat, to)) return;
     const tar = this.layer?.tar;
     let isTaken = false;
     const isSmall = copySmallFile(from, stat, at, this.#lookOf(stat), ({ fd, content, hasXattrs }) => {
@@ -267,6 +282,25 @@ export class TargetTree {
       this.#dress(at, stat);
     }
     if (!isTaken) tar?.entry(to.slice(1));
+  }
+
+  /** Lets another thread write a small file, if there is one and the file system does not share the content. */
+  #putInLine(from: string, stat: BigIntStats, to: string): boolean {
+    const { layer } = this;
+    if (layer?.line?.isManned() !== true || !isSmall(stat) || stat.nlink > 1n) return false;
+    if (!this.#own.has(parentPath(to)) || !isApart(stat.dev, layer.device) || contentXattrs(from).length > 0)
+      return false;
+    const look = this.#lookOf(stat);
+    const file = { path: layer.root + to, ...look, time: splitNs(stat.mtimeNs) };
+    const content = layer.line.put(file, SMALL_BYTES + 1, (place) => readSmall(from, place));
+    if (content === undefined) return false;
+    layer.tar.file(to.slice(1), { ...look, mtimeNs: stat.mtimeNs }, content);
+    return true;
+  }
+
+  /** Waits until all files are there. */
+  #drain(): void {
+    if (this.layer?.line?.drain() === false) this.layer.tar.giveUp();
   }
 
   #link(twin: string, at: string): boolean {

@@ -131,16 +131,26 @@ export class EntryWriter {
   }
 }
 
+export interface FileOwner {
+  readonly uid: number | bigint;
+  readonly gid: number | bigint;
+}
+
+/** The facts that a tar tells of every file. */
+export interface FileFacts extends FileOwner {
+  readonly mode: number | bigint;
+  readonly mtimeNs: bigint;
+}
+
 /** Returns the fields that every type of entry has; times are cut to seconds as in the Docker engine. */
 export function commonFields(
-  stat: BigIntStats,
+  { uid, gid, mode, mtimeNs }: FileFacts,
   idMaps: IdMaps | undefined,
 ): Pick<EntryHeader, 'mode' | 'uid' | 'gid' | 'sizeBytes' | 'mtimeSeconds'> {
-  const { mtimeNs } = stat;
   const seconds = mtimeNs / 1_000_000_000n - (mtimeNs < 0n && mtimeNs % 1_000_000_000n !== 0n ? 1n : 0n);
-  const owner = { uid: Number(stat.uid), gid: Number(stat.gid) };
+  const owner = { uid: Number(uid), gid: Number(gid) };
   return {
-    mode: Number(stat.mode & 0o7777n),
+    mode: Number(mode) & 0o7777,
     ...(idMaps ? containerOwner(idMaps, owner) : owner),
     sizeBytes: 0,
     mtimeSeconds: Number(seconds),

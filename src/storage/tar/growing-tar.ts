@@ -11,7 +11,7 @@ import { listXattrs } from '../../sys/files/xattr.js';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { statOf } from '../stat-of.js';
 import { diffEntry } from './diff.js';
-import { commonFields, EntryWriter } from './entry-writer.js';
+import { commonFields, EntryWriter, type FileFacts } from './entry-writer.js';
 import { encodeHeader, END_OF_ARCHIVE, padding } from './header-writer.js';
 import { type SealedFacts, SealedTar } from './sealed-tar.js';
 import { SplitWriter } from './split-writer.js';
@@ -67,15 +67,15 @@ export class GrowingTar {
     this.#times.set(path, mtimeNs);
   }
 
-  /** Takes a regular file with one name and without attributes. @param stat is what it has become. */
-  file(path: string, stat: BigIntStats, content: Buffer): void {
+  /** Takes a regular file with one name and without attributes. */
+  file(path: string, facts: FileFacts, content: Buffer): void {
     this.#takeAbove(path);
     if (!this.#isNext(path)) return;
     const tar = this.#tar;
-    tar.entry({ path, stat });
+    tar.file(path, facts);
     if (tar.isUnlikeTar) return this.giveUp();
     const sizeBytes = content.length;
-    tar.take(encodeHeader({ ...commonFields(stat, this.#place.idMaps), type: '0', name: path, sizeBytes }));
+    tar.take(encodeHeader({ ...commonFields(facts, this.#place.idMaps), type: '0', name: path, sizeBytes }));
     if (sizeBytes === 0) return;
     tar.content(path, sizeBytes);
     tar.take(content);

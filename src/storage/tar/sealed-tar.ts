@@ -10,6 +10,7 @@ import { withCapabilityRoot, withoutCapabilityRoot } from '../file-capabilities.
 import { isWhiteout } from '../layers/marks.js';
 import type { WalkedEntry } from '../walk-tree.js';
 import type { DiffWatcher } from './diff.js';
+import type { FileOwner } from './entry-writer.js';
 import type { SplitWriter } from './split-writer.js';
 
 /**
@@ -69,12 +70,25 @@ export class SealedTar implements DiffWatcher {
     };
   }
 
-  entry({ path, stat }: Pick<WalkedEntry, 'path' | 'stat'>): void {
-    const base = path.slice(path.lastIndexOf('/') + 1);
-    if (base.startsWith(WHITEOUT)) this.#isUnlikeTar = true;
+  entry({ path, stat }: WalkedEntry): void {
+    this.#name(path);
     if (isWhiteout(stat)) this.#whiteouts.push(path);
     else if (stat.isSocket()) this.#sockets.push(path);
-    else if (this.idMaps && !isMapped(this.idMaps, stat)) this.#isUnlikeTar = true;
+    else this.#owner(stat);
+  }
+
+  /** Does the same for a regular file. */
+  file(path: string, owner: FileOwner): void {
+    this.#name(path);
+    this.#owner(owner);
+  }
+
+  #name(path: string): void {
+    if (path.startsWith(WHITEOUT, path.lastIndexOf('/') + 1)) this.#isUnlikeTar = true;
+  }
+
+  #owner(owner: FileOwner): void {
+    if (this.idMaps && !isMapped(this.idMaps, owner)) this.#isUnlikeTar = true;
   }
 
   content(path: string, sizeBytes: number): void {
@@ -90,7 +104,7 @@ export class SealedTar implements DiffWatcher {
 }
 
 /** An owner whom containers do not know would become another one in a tar. */
-function isMapped(idMaps: IdMaps, stat: WalkedEntry['stat']): boolean {
+function isMapped(idMaps: IdMaps, stat: FileOwner): boolean {
   const owner = { uid: Number(stat.uid), gid: Number(stat.gid) };
   try {
     const { uid, gid } = hostOwner(idMaps, containerOwner(idMaps, owner));
