@@ -193,6 +193,19 @@ test('an index is one image, with those of all platforms that came', async () =>
   assert.deepEqual(one.keys(), [alone.id]);
 });
 
+test('an image that comes once more without what is attested of it keeps that', async () => {
+  const target = { mediaType: 'm', digest: diff('d'), size: 1 };
+  const published: PublishedImage = { target, manifests: [], own: diff('a') };
+  const image = await store.create(config('a'), { published });
+  const attestedIn = (): unknown => store.get(image.id)?.published?.attested;
+  const attested = { digest: diff('e'), contentBytes: 3 };
+  await store.setPublished(image, { ...published, attested });
+  await store.setPublished(image, { ...published, contentBytes: 7 });
+  assert.deepEqual([store.get(image.id)?.published?.contentBytes, attestedIn()], [7, attested]);
+  await store.setPublished(image, { ...published, target: { ...target, digest: diff('f') } });
+  assert.equal(attestedIn(), undefined);
+});
+
 test('an image of an index keeps the ID that it had of its manifest', async () => {
   const descriptor = (digit: string): OciDescriptor => ({ mediaType: 'm', digest: diff(digit), size: 1 });
   const published = { target: descriptor('d'), manifests: [descriptor('a'), descriptor('b')], own: diff('a') };

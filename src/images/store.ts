@@ -200,8 +200,12 @@ export class FileImageStore implements ImageStore {
   /** Remembers durably how a registry has the image of a platform. */
   async setPublished({ id, configDigest }: ImageOfId, published: PublishedImage): Promise<void> {
     const entry = this.#entry(id, configDigest);
-    if (isDeepStrictEqual(entry.metadata.published, published)) return;
-    await this.#records.describe(entry, (metadata) => ({ ...metadata, published }));
+    const known = entry.metadata.published;
+    const isSame = known?.own === published.own && known.target.digest === published.target.digest;
+    // The image may come once more without what is attested of it, which is still kept.
+    const whole = { ...(isSame && known.attested && { attested: known.attested }), ...published };
+    if (isDeepStrictEqual(known, whole)) return;
+    await this.#records.describe(entry, (metadata) => ({ ...metadata, published: whole }));
     this.#changed(id);
   }
 

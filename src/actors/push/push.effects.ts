@@ -155,7 +155,7 @@ export class PushWork {
   /** Notes how a registry has an image that the store has under the same name. */
   async noteSet(reference: ImageReference, { platforms, descriptor }: ImageSet): Promise<void> {
     const [only, ...others] = platforms;
-    // The store has images of one platform.
+    // An image of several platforms has the digest of its index as ID, if the store has it.
     if (only === undefined || others.length > 0) return;
     const { manifest, attestation, config } = only;
     const image = this.#imageOf(reference);

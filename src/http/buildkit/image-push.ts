@@ -1,4 +1,7 @@
-/** Pushes images that the store cannot keep: other compressions, no name; mostly several platforms and annotations. */
+/**
+ * Pushes images that the store cannot keep: other compressions, no name, and with storage drivers several platforms,
+ * annotations and attestations.
+ */
 import type { ImageSetPush } from '../../actors/push/push-image-set.js';
 import type { BlobFile } from '../../actors/push/upload.effects.js';
 import { ImageAnnotations } from '../../build/outputs/annotations.js';
