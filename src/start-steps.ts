@@ -53,6 +53,7 @@ export const loadImages: Step = async ({ parts: { base, drivers, transfers, buil
   reportRemoved(base.log, 'layers', (await layers.load()).removed);
   reportRemoved(base.log, 'images', (await images.load()).removed);
   reportRemoved(base.log, 'build cache', (await builder.cache.load()).removed);
+  await builder.received.load();
   await transfers.partialBlobs.load();
   await transfers.pulledBlobs?.load();
   await transfers.keptContent?.load();

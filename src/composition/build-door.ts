@@ -48,20 +48,20 @@ export function composeBuildDoor(
   { log, live, settings, dataRoot, execRoot, temporary }: Base,
   { network, archives, layers, pool }: Drivers,
   { builds, contexts, configs, cache, pushes, exportPool, sources, gcRules, keepsIndexes }: DoorNeeds,
-): BuildKitDoor {
+): { readonly door: BuildKitDoor; readonly received: ContextCache } {
   const root = join(dataRoot, 'builder');
   const sessions = new Sessions();
   const bodies = new RequestBodies();
   const agents = new AgentSockets(join(execRoot, 'agents'));
   const blobParts = { layers, pool: exportPool, tmpDir: temporary.tmpDir };
+  const received = new ContextCache(join(root, 'contexts'), cache, {
+    writeFiles: (batch) => pool.run('build-write-files', batch, { transferList: [batch.bytes.buffer as ArrayBuffer] }),
+    noteDigests: (digests) => pool.run('build-note-digests', digests),
+  });
   const solver = new EngineSolver({
     engine: builds,
     sessions,
-    contexts: new ContextCache(join(root, 'contexts'), cache, {
-      writeFiles: (batch) =>
-        pool.run('build-write-files', batch, { transferList: [batch.bytes.buffer as ArrayBuffer] }),
-      noteDigests: (digests) => pool.run('build-note-digests', digests),
-    }),
+    contexts: received,
     agents,
     configs,
     host: hostPlatform(),
@@ -80,7 +80,7 @@ export function composeBuildDoor(
     push: (reference, credentials, signal) =>
       pushImage(pushes, { reference, platform: undefined, credentials }, signal),
   });
-  return new BuildKitDoor({
+  const door = new BuildKitDoor({
     sessions,
     bodies,
     sources: new SourceReferences({ sources, sessions, agents }),
@@ -98,4 +98,5 @@ export function composeBuildDoor(
       hostGateway: () => [...live.fixed.hostGatewayIps, ...network.hostAddresses()][0],
     },
   });
+  return { door, received };
 }

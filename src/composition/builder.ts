@@ -8,6 +8,7 @@ import { Slots } from '../actors/kit/slots.js';
 import { Sources } from '../build/sources/sources.js';
 import { TarContexts } from '../build/tar-context.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
+import type { ContextCache } from '../http/buildkit/context-cache.js';
 import type { BuildKitDoor } from '../http/buildkit/door.js';
 import type { Base } from './base.js';
 import { type BuildCacheParts, composeBuildCache } from './build-cache.js';
@@ -22,6 +23,8 @@ export interface Builder extends BuildCacheParts {
   readonly contexts: TarContexts;
   readonly sources: Sources;
   readonly door: BuildKitDoor;
+  /** Directories with files of clients. */
+  readonly received: ContextCache;
 }
 
 export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, transfers: Transfers): Builder {
@@ -62,7 +65,7 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     emitPrune: (attributes) => emit('builder', 'prune', '', attributes),
   });
   const contexts = new TarContexts(temporary.tmpDir);
-  const door = composeBuildDoor(base, drivers, {
+  const { door, received } = composeBuildDoor(base, drivers, {
     builds,
     contexts,
     configs,
@@ -73,5 +76,5 @@ export function composeBuilder(base: Base, drivers: Drivers, lives: Containers, 
     gcRules,
     keepsIndexes: transfers.keptContent !== undefined,
   });
-  return { builds, contexts, ...cacheParts, sources, door };
+  return { builds, contexts, ...cacheParts, sources, door, received };
 }

@@ -7,6 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { BtrfsDisk } from '../support/btrfs-disk.js';
+import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker } from '../support/cli.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
@@ -15,7 +16,7 @@ import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
-import { archiveOf, load, oldArchive } from '../support/image-archives.js';
+import { archiveOf, indexLayout, load, oldArchive } from '../support/image-archives.js';
 import { buildImage, buildIndex, generatedLayer, pushImage, pushManifest, tarOf } from '../support/image-builder.js';
 import { call } from '../support/http.js';
 import { randomNumbers } from '../support/random-numbers.js';
@@ -26,6 +27,9 @@ const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 const ROUNDS = Number(process.env['ENGINE_CHURN_ROUNDS'] ?? 4);
 /** Another storage driver, or supervisor-snapshotter, makes these rounds alone: ENGINE_CHURN_STORE=btrfs. */
 const STORE = process.env['ENGINE_CHURN_STORE'] ?? 'overlay2';
+const SNAPSHOTTER = 'supervisor-snapshotter';
+/** A build by its client takes longer than all else. */
+const WAIT_MS = STORE === SNAPSHOTTER ? 1_200 : 400;
 const skip = STORE === 'overlay2' ? false : `is for overlay2 and not for ${STORE}`;
 
 interface Report {
@@ -43,7 +47,7 @@ before(async () => {
   const disk = STORE === 'btrfs' ? new BtrfsDisk() : undefined;
   if (disk) cleanup.add(async () => disk.remove());
   const at = disk ? ['--data-root', join(disk.path, 'data')] : [];
-  const store = STORE === 'supervisor-snapshotter' ? ['--feature', STORE] : ['--storage-driver', STORE];
+  const store = STORE === SNAPSHOTTER ? ['--feature', STORE] : ['--storage-driver', STORE];
   ({ engine, registry } = await startEngineWithRegistry(cleanup, engined({ args: [...at, ...store] })));
   dataRoot = disk ? join(disk.path, 'data') : join(engine.dir, 'data');
   await engineOk(engine, ['volume', 'create', 'kept']);
@@ -90,6 +94,7 @@ const OFFLINE_ORPHANS: typeof ORPHANS = [
   [`image/content/${HEX}.tmp-0123456789ab`, /a write that was interrupted/],
   ['volumes/.removed-x/_data/file', /a deletion that was interrupted/],
 ];
+const RECEIVED: typeof ORPHANS = [['builder/contexts/left/file', /a temporary file/]];
 const KEPT: typeof ORPHANS = [
   ['volumes/orphan/_data/dear', /no volume/],
   ['notes-of-the-operator.txt', /not made by this daemon/],
@@ -217,12 +222,93 @@ describe('without a daemon', { skip }, () => {
     assert.equal(existsSync(join(engine.dir, 'typo')), false);
   });
 
-  test('what was kept works', async () => {
+  test('what was kept works, and a start removes files of clients that a kill has left', async () => {
+    plant(RECEIVED);
     await engine.start();
+    assert.ok(RECEIVED.every(([path]) => !existsSync(join(dataRoot, path))));
     await stillWhole();
     await engine.stop();
   });
 });
+
+/** Builds of images for two platforms, each of which is another one. */
+class PlatformBuilds {
+  readonly #buildx: Buildx;
+  #count = 0;
+
+  constructor(private readonly engine: Engine) {
+    this.#buildx = new Buildx(join(engine.dir, 'builds'), engine.host);
+    const text = 'FROM scratch\nLABEL built=here\nARG OF\nLABEL of=$OF\nARG TARGETARCH\nCOPY $TARGETARCH /file\n';
+    this.#buildx.write('a/Dockerfile', text);
+    for (const arch of ['amd64', 'arm64']) this.#buildx.write(`a/${arch}`, arch.repeat(100_000));
+  }
+
+  build(): Promise<unknown> {
+    const which = ['--platform', 'linux/amd64,linux/arm64', '--build-arg', `OF=${(this.#count += 1)}`];
+    return this.#buildx.run(['build', ...which, '--provenance=mode=min', '-t', 'built:1', '.'], { in: 'a' });
+  }
+
+  /** Checks that each of them is here for both. */
+  async allWhole(): Promise<void> {
+    type Listed = {
+      readonly Labels: Readonly<Record<string, string>> | null;
+      readonly Manifests?: readonly { readonly Available: boolean }[];
+    };
+    const list = await callJson<Listed[]>(this.engine.socketPath, 'GET', '/images/json?manifests=1&all=1');
+    for (const { Labels, Manifests = [] } of list.filter((image) => image.Labels?.['built'] === 'here'))
+      assert.ok(Manifests.length === 4 && Manifests.every(({ Available }) => Available), JSON.stringify(Labels));
+  }
+}
+
+const PRUNE = `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`;
+
+/** Returns the changes that are killed in the middle. */
+async function changes(builds: PlatformBuilds): Promise<readonly (() => Promise<unknown>)[]> {
+  const image = buildImage({
+    layers: [1, 2, 3].map((seed) => generatedLayer({ root: `r${seed}`, bytes: 2 << 20, files: 200, seed })),
+    config: {},
+  });
+  const archive = archiveOf(oldArchive(image, ['churn:1']));
+  const tar = tarOf([{ path: 'f', content: Buffer.alloc(3 << 20, 1) }]);
+  const other = buildImage({ layers: image.layers.slice(1), config: {}, architecture: 'arm64' });
+  for (const one of [image, other]) await pushImage(registry.url, 'churn', one.platform.architecture, one);
+  await pushManifest(registry.url, 'churn', '1', buildIndex([image, other]));
+  const both = archiveOf(indexLayout([image, other], 'docker.io/library/churn:both'));
+  const arm = encodeURIComponent(JSON.stringify(other.platform));
+  return [
+    () => load(engine, archive),
+    () => load(engine, both),
+    () => call(engine.socketPath, 'GET', '/images/get?names=churn:both'),
+    ...(STORE === SNAPSHOTTER ? [() => builds.build()] : []),
+    () => pull(engine, `${registry.host}/churn:1`),
+    () => attempt(engine, ['pull', '--platform', 'linux/arm64', `${registry.host}/churn:1`]),
+    () => call(engine.socketPath, 'DELETE', `/images/${registry.host}/churn:1?force=1&platforms=${arm}`),
+    () => docker(engine, ['push', `${registry.host}/churn:1`]),
+    () => call(engine.socketPath, 'GET', `/images/get?names=${registry.host}/churn:1`),
+    () => attempt(engine, ['commit', 'kept', 'committed:1']),
+    () =>
+      call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported&tag=1', {
+        body: tar,
+        headers: { 'Content-Type': 'application/x-tar' },
+      }),
+    () => attempt(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
+    () => attempt(engine, ['rmi', '-f', 'churn:both', 'built:1']),
+    () => call(engine.socketPath, 'POST', PRUNE),
+    () =>
+      attempt(engine, [
+        'run',
+        '--rm',
+        '--network',
+        'none',
+        registry.reference,
+        'sh',
+        '-c',
+        'head -c 2000000 /dev/zero >/f',
+      ]),
+    () => attempt(engine, ['create', '--name', 'churn', registry.reference]),
+    () => attempt(engine, ['rm', '-f', 'churn']),
+  ];
+}
 
 describe('kills in the middle', () => {
   test(
@@ -230,54 +316,17 @@ describe('kills in the middle', () => {
     { timeout: 60_000 + ROUNDS * 20_000 },
     async () => {
       const random = randomNumbers(ROUNDS);
-      const image = buildImage({
-        layers: [1, 2, 3].map((seed) => generatedLayer({ root: `r${seed}`, bytes: 2 << 20, files: 200, seed })),
-        config: {},
-      });
-      const archive = archiveOf(oldArchive(image, ['churn:1']));
-      const tar = tarOf([{ path: 'f', content: Buffer.alloc(3 << 20, 1) }]);
-      const other = buildImage({ layers: image.layers.slice(1), config: {}, architecture: 'arm64' });
-      for (const one of [image, other]) await pushImage(registry.url, 'churn', one.platform.architecture, one);
-      await pushManifest(registry.url, 'churn', '1', buildIndex([image, other]));
-      const arm = encodeURIComponent(JSON.stringify(other.platform));
-      const prune = `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`;
-      const works: readonly (() => Promise<unknown>)[] = [
-        () => load(engine, archive),
-        () => pull(engine, `${registry.host}/churn:1`),
-        () => attempt(engine, ['pull', '--platform', 'linux/arm64', `${registry.host}/churn:1`]),
-        () => call(engine.socketPath, 'DELETE', `/images/${registry.host}/churn:1?force=1&platforms=${arm}`),
-        () => docker(engine, ['push', `${registry.host}/churn:1`]),
-        () => call(engine.socketPath, 'GET', `/images/get?names=${registry.host}/churn:1`),
-        () => attempt(engine, ['commit', 'kept', 'committed:1']),
-        () =>
-          call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported&tag=1', {
-            body: tar,
-            headers: { 'Content-Type': 'application/x-tar' },
-          }),
-        () => attempt(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
-        () => call(engine.socketPath, 'POST', prune),
-        () =>
-          attempt(engine, [
-            'run',
-            '--rm',
-            '--network',
-            'none',
-            registry.reference,
-            'sh',
-            '-c',
-            'head -c 2000000 /dev/zero >/f',
-          ]),
-        () => attempt(engine, ['create', '--name', 'churn', registry.reference]),
-        () => attempt(engine, ['rm', '-f', 'churn']),
-      ];
-      await call(engine.socketPath, 'POST', prune);
+      const builds = new PlatformBuilds(engine);
+      const works = await changes(builds);
+      await call(engine.socketPath, 'POST', PRUNE);
       await engine.stop();
       const start = contentBytes();
       for (let round = 0; round < ROUNDS; round++) {
         await engine.start();
         assert.deepEqual((await online(true)).findings, [], `round ${round}`);
+        await builds.allWhole();
         const under = [0, 1].map(() => Promise.resolve(works[random(works.length)]?.()).catch(() => undefined));
-        await new Promise((resolve) => setTimeout(resolve, random(400)));
+        await new Promise((resolve) => setTimeout(resolve, random(WAIT_MS)));
         await engine.stop('SIGKILL');
         await Promise.all(under);
       }
@@ -286,7 +335,8 @@ describe('kills in the middle', () => {
       const containers = (await engineOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n');
       const kept = await engineOk(engine, ['inspect', '--format', '{{.Id}}', 'kept']);
       for (const id of containers) if (id !== kept) await attempt(engine, ['rm', '-f', id]);
-      await call(engine.socketPath, 'POST', prune);
+      await call(engine.socketPath, 'POST', PRUNE);
+      await call(engine.socketPath, 'POST', '/build/prune?all=1');
       assert.deepEqual((await online(true)).findings, []);
       await stillWhole();
       await engine.stop();

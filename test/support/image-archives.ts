@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import type { Engine } from './engine.js';
 import { call } from './http.js';
-import { type BuiltImage, type LayerEntry, sha256, tarOf } from './image-builder.js';
+import { buildIndex, type BuiltImage, type LayerEntry, sha256, tarOf } from './image-builder.js';
 import { connect, type Socket } from 'node:net';
 import { gunzipSync } from 'node:zlib';
 
@@ -82,6 +82,19 @@ export function ociLayout(image: BuiltImage, annotations: Readonly<Record<string
     ...image.layers.map((layer) => blob(layer.blob)),
     blob(image.config),
     blob(image.manifest),
+    { path: 'index.json', content: JSON.stringify({ schemaVersion: 2, manifests: [descriptor] }) },
+    { path: 'oci-layout', content: '{"imageLayoutVersion":"1.0.0"}' },
+  ];
+}
+
+/** An OCI layout of an index with these images. @param name such as `docker.io/library/a:1`. */
+export function indexLayout(images: readonly BuiltImage[], name: string): LayerEntry[] {
+  const { manifest, mediaType, digest } = buildIndex(images, 'oci');
+  const annotations = { 'io.containerd.image.name': name };
+  const descriptor = { mediaType, digest, size: manifest.length, annotations };
+  return [
+    ...images.flatMap((image) => ociLayout(image, {}).filter(({ path }) => path.startsWith('blobs/'))),
+    { path: `blobs/sha256/${digest.slice(7)}`, content: manifest },
     { path: 'index.json', content: JSON.stringify({ schemaVersion: 2, manifests: [descriptor] }) },
     { path: 'oci-layout', content: '{"imageLayoutVersion":"1.0.0"}' },
   ];

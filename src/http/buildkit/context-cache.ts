@@ -3,7 +3,7 @@
  * changed files travel again. Each belongs to one build at a time.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { NotedDigests } from '../../build/files/kept-digests.js';
 import type { WriteFiles } from '../../build/files/write-files.js';
@@ -26,7 +26,6 @@ export interface ContextWork {
 export class ContextCache {
   readonly #root: string;
   readonly #kept: SourceDirectories;
-  #ready: Promise<void> | undefined;
 
   /** @param root is for directories that are not kept. */
   constructor(
@@ -38,6 +37,11 @@ export class ContextCache {
     this.#kept = kept;
   }
 
+  /** Removes what a daemon that was killed left. It must be called before the first build. */
+  async load(): Promise<void> {
+    await rm(this.#root, { recursive: true, force: true });
+  }
+
   /** Returns a directory with the files of earlier builds. @param name is the client's name of the directory. */
   async keeping(key: string, name: string): Promise<ReceivingDirectory> {
     const id = createHash('sha256').update(key).digest('hex');
@@ -47,15 +51,8 @@ export class ContextCache {
 
   /** Returns an empty directory, which is gone after its release. */
   async passing(): Promise<ReceivingDirectory> {
-    await (this.#ready ??= this.#prepare());
     const path = join(this.#root, randomBytes(8).toString('hex'));
-    await mkdir(path, { mode: 0o700 });
+    await mkdir(path, { recursive: true, mode: 0o700 });
     return { path, release: () => rm(path, { recursive: true, force: true }) };
-  }
-
-  /** Removes what a daemon that was killed left. */
-  async #prepare(): Promise<void> {
-    await mkdir(this.#root, { recursive: true, mode: 0o700 });
-    for (const name of await readdir(this.#root)) await rm(join(this.#root, name), { recursive: true, force: true });
   }
 }
