@@ -36,6 +36,8 @@ export interface EngineKind {
   readonly env?: NodeJS.ProcessEnv;
   /** Descriptors that the process has from 3 on, asked for at each start. */
   readonly passed?: () => readonly number[];
+  /** Called when the first daemon in a directory answers. */
+  readonly prepare?: (engine: Engine) => Promise<void>;
 }
 
 export class Engine {
@@ -62,6 +64,7 @@ export class Engine {
     const engine = new Engine(kind, await mkdtemp(join(tmpdir(), `${kind.name}-`)));
     try {
       await engine.start();
+      await kind.prepare?.(engine);
     } catch (error) {
       await engine.discard();
       throw error;

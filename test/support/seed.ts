@@ -12,7 +12,7 @@ import { Engine, type EngineKind } from './engine.js';
 import { engined } from './engined.js';
 import { callJson } from './http.js';
 import { pullOk } from './pulls.js';
-import { DEFAULT_STORE } from './tested-store.js';
+import { DEFAULT_STORE, testedStore } from './tested-store.js';
 
 /** The name of the image: the one of busybox-image.ts, with a tag of no registry. */
 export const SEEDED_IMAGE = 'test/busybox:1.0';
@@ -22,8 +22,12 @@ const PARTS = ['image', 'overlay2'];
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 const SEEDS = join(ROOT, 'node_modules/.cache/test-image');
 
-/** Returns the same kind of engined, whose data root has the image before its first start. */
+/**
+ * Returns the same kind of engined, whose data root has the image before its first start. With another store than the
+ * one of the files (tested-store.ts) it is pulled after that.
+ */
 export async function withImage(kind: EngineKind): Promise<EngineKind> {
+  if (testedStore() !== DEFAULT_STORE) return { ...kind, prepare: pullSeed };
   const seed = await ensureSeed();
   return {
     ...kind,
@@ -60,19 +64,26 @@ export async function ensureSeed(): Promise<string> {
 async function fill(seed: string): Promise<void> {
   const cleanup = new Cleanup();
   try {
-    const registry = await startSeededRegistry();
-    cleanup.add(() => registry.stop());
     // Those who test another store do without the seed.
     const engine = await Engine.start(engined({ args: ['--storage-driver', DEFAULT_STORE] }));
     cleanup.add(() => engine.close());
-    await pullOk(engine, registry.reference);
-    const image = `/images/${encodeURIComponent(registry.reference)}`;
-    await callJson(engine.socketPath, 'POST', `${image}/tag?repo=test/busybox&tag=1.0`, {}, 201);
-    await callJson(engine.socketPath, 'DELETE', image);
+    await pullSeed(engine);
     await engine.stop();
     copyParts(join(engine.dir, 'data'), seed);
   } finally {
     await cleanup.run();
+  }
+}
+
+async function pullSeed(engine: Engine): Promise<void> {
+  const registry = await startSeededRegistry();
+  try {
+    await pullOk(engine, registry.reference);
+    const image = `/images/${encodeURIComponent(registry.reference)}`;
+    await callJson(engine.socketPath, 'POST', `${image}/tag?repo=test/busybox&tag=1.0`, {}, 201);
+    await callJson(engine.socketPath, 'DELETE', image);
+  } finally {
+    await registry.stop();
   }
 }
 
