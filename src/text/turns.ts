@@ -31,9 +31,14 @@ function nextTurn(): void {
   next();
 }
 
+/** Tells whether the slice of this turn is used up; when it is not, work may go on without `turn`. */
+export function isTurnOver(): boolean {
+  return !isTaken || performance.now() >= until;
+}
+
 /** Waits while the slice of this turn is used up. */
 export async function turn(): Promise<void> {
-  if (isTaken && performance.now() < until) return;
+  if (!isTurnOver()) return;
   if (!isTaken) {
     isTaken = true;
     until = performance.now() + SLICE_MS;

@@ -22,10 +22,11 @@ export class FileWriter {
     this.#stat = stat;
   }
 
-  async write(piece: Uint8Array): Promise<void> {
+  /** Returns nothing when more may be written at once. */
+  write(piece: Uint8Array): Promise<void> | undefined {
     this.#pieces.push(piece);
     this.#held += piece.length;
-    if (this.#held >= JOINED_BYTES) await this.#flush();
+    return this.#held >= JOINED_BYTES ? this.#flush() : undefined;
   }
 
   async end(): Promise<void> {

@@ -11,11 +11,12 @@ import { MAX_RECORDS, RECORD_BYTES } from '../../build/files/kept-digests.js';
 import type { WriteFiles } from '../../build/files/write-files.js';
 import type { CountBytes } from '../../ports/build.js';
 import { setTimes } from '../../sys/files/inode.js';
-import { turn } from '../../text/turns.js';
+import { isTurnOver, turn } from '../../text/turns.js';
 import { kindOf, PathOrder, permissionsOf, splitTime } from './file-stat.js';
 import { FileWriter } from './file-writer.js';
 import type { MessageCall } from './grpc-client.js';
 import { decode, encode } from './grpc-messages.js';
+import { readPiece, requestPacket } from './packets.js';
 import { Packet_Type, PacketSchema, type Packet, type Stat } from './proto/gen/session_pb.js';
 
 /** A context with more files is refused, because a description of each file is kept. */
@@ -114,8 +115,13 @@ class TreeReceiver {
       this.#bytes += message.length;
       this.#progress.bytes(this.#bytes);
       if (this.#isFinished) continue;
-      await turn();
-      await this.#take(decode(PacketSchema, message), message.length);
+      if (isTurnOver()) await turn();
+      const piece = readPiece(message);
+      // Most packets are done at once: a promise for each of them would cost more than they do.
+      const work = piece ? this.#data(piece) : this.#take(decode(PacketSchema, message), message.length);
+      if (work) await work;
+      const asking = this.#request();
+      if (asking) await asking;
     }
     if (!this.#isFinished) throw invalid('the client ended the transfer of files before its end');
   }
@@ -125,16 +131,13 @@ class TreeReceiver {
     for (const file of this.#arriving.values()) await file.abandon();
   }
 
-  async #take(packet: Packet, length: number): Promise<void> {
+  #take(packet: Packet, length: number): Promise<void> | undefined {
     switch (packet.type) {
       case Packet_Type.STAT:
         if (this.#isListed) throw invalid('the client sent a file behind the last one');
-        if (packet.stat === undefined) await this.#listed();
-        else await this.#stat(packet.stat, length);
-        break;
+        return packet.stat === undefined ? this.#listed() : this.#stat(packet.stat, length);
       case Packet_Type.DATA:
-        await this.#data(packet);
-        break;
+        return this.#data(packet);
       case Packet_Type.ERR:
         throw invalid(`error from sender: ${Buffer.from(packet.data).toString('utf8', 0, 4096)}`);
       case Packet_Type.FIN:
@@ -142,15 +145,24 @@ class TreeReceiver {
       default:
         throw invalid('the client sent an unknown packet');
     }
-    await this.#request();
   }
 
-  async #stat(stat: Stat, length: number): Promise<void> {
+  #stat(stat: Stat, length: number): Promise<void> | undefined {
     const id = this.#count++;
     this.#descriptionBytes += length + DESCRIPTION_BYTES;
     if (this.#count > MAX_FILES || this.#descriptionBytes > MAX_DESCRIPTION_BYTES)
       throw invalid('the context has too many files');
-    for (const ended of this.#order.next(stat)) await this.#dropOlder(ended);
+    const ended = this.#order.next(stat);
+    if (ended.some((directory) => this.#older.has(directory)))
+      return this.#dropAll(ended).then(() => this.#described(id, stat));
+    return this.#described(id, stat);
+  }
+
+  async #dropAll(directories: readonly string[]): Promise<void> {
+    for (const directory of directories) await this.#dropOlder(directory);
+  }
+
+  #described(id: number, stat: Stat): Promise<void> | undefined {
     const slash = stat.path.lastIndexOf('/');
     const parent = slash < 0 ? '' : stat.path.slice(0, slash);
     const wasThere = this.#older.get(parent)?.delete(stat.path.slice(slash + 1)) === true;
@@ -160,19 +172,30 @@ class TreeReceiver {
     if (kind === 'directory') return this.#directory(stat, path, older);
     if (kind === 'file' && stat.linkname === '') {
       this.#files.add(stat.path);
-      if (older !== undefined && isSameFile(older, stat)) return;
-    } else if (kind === 'symlink' && older?.isSymbolicLink() === true && (await readlink(path)) === stat.linkname) {
-      return setOwner(path, stat, older);
+      if (older !== undefined && isSameFile(older, stat)) return undefined;
     }
+    if (older !== undefined || kind === 'symlink') return this.#replace(id, stat, path, older);
+    this.#want(id, stat);
+    return undefined;
+  }
+
+  /** Asks for a regular file later, or links it. */
+  #want(id: number, stat: Stat): void {
+    if (kindOf(stat.mode) !== 'file') return;
+    if (stat.linkname === '') this.#wanted.push({ id, stat });
+    else this.#links.push(stat);
+  }
+
+  async #replace(id: number, stat: Stat, path: string, older: BigIntStats | undefined): Promise<void> {
+    const isLink = kindOf(stat.mode) === 'symlink';
+    if (isLink && older?.isSymbolicLink() === true && (await readlink(path)) === stat.linkname)
+      return setOwner(path, stat, older);
     if (older !== undefined) await rm(path, { recursive: true, force: true });
-    if (kind === 'symlink') {
+    if (isLink) {
       await symlink(stat.linkname, path);
       setTimes(path, ...splitTime(stat.modTime));
       setOwner(path, stat, undefined);
-    } else if (kind === 'file') {
-      if (stat.linkname === '') this.#wanted.push({ id, stat });
-      else this.#links.push(stat);
-    }
+    } else this.#want(id, stat);
   }
 
   async #directory(stat: Stat, path: string, older: BigIntStats | undefined): Promise<void> {
@@ -197,19 +220,23 @@ class TreeReceiver {
 
   async #listed(): Promise<void> {
     this.#isListed = true;
-    for (const directory of this.#order.rest()) await this.#dropOlder(directory);
+    await this.#dropAll(this.#order.rest());
   }
 
-  /** Asks for files that have changed, and ends the transfer when all are here. */
-  async #request(): Promise<void> {
+  /** Asks for files that have changed, and ends the transfer when all are here. Returns nothing when that is done. */
+  #request(): Promise<void> | undefined {
     // Requests go together, because one that goes alone costs as much as the bytes of a small file.
+    const isMore = this.#nextWanted < this.#wanted.length && this.#arriving.size <= MAX_REQUESTS / 2;
+    const isEnd = this.#isListed && this.#arriving.size === 0;
+    return isMore || isEnd ? this.#ask() : undefined;
+  }
+
+  async #ask(): Promise<void> {
     const next = this.#nextWanted;
-    const free = this.#arriving.size > MAX_REQUESTS / 2 ? 0 : MAX_REQUESTS - this.#arriving.size;
-    const asked = this.#wanted.slice(next, next + free);
+    const asked = this.#wanted.slice(next, next + MAX_REQUESTS - this.#arriving.size);
     this.#nextWanted += asked.length;
     for (const { id, stat } of asked) this.#arriving.set(id, new FileWriter(join(this.#root, stat.path), stat));
-    if (asked.length > 0)
-      await this.#call.send(...asked.map(({ id }) => encode(PacketSchema, { type: Packet_Type.REQ, id })));
+    if (asked.length > 0) await this.#call.send(...asked.map(({ id }) => requestPacket(id)));
     if (!this.#isListed || this.#arriving.size > 0) return;
     for (const file of this.#batch.splice(0)) this.#begin(() => file.end(), file.heldBytes, [file]);
     await Promise.all(this.#ending);
@@ -221,22 +248,35 @@ class TreeReceiver {
     this.#call.end();
   }
 
-  async #data({ id, data }: Packet): Promise<void> {
+  #data({ id, data }: Pick<Packet, 'id' | 'data'>): Promise<void> | undefined {
     const file = this.#arriving.get(id);
     if (file === undefined) throw invalid(`invalid file request ${id}`);
     if (data.length > 0) return file.write(data);
     this.#arriving.delete(id);
-    await this.#end(file);
+    return this.#end(file);
   }
 
-  /** Begins to write the rest of a file; resolves when another may begin. @throws what an earlier one failed with. */
-  async #end(file: FileWriter): Promise<void> {
+  /**
+   * Begins to write the rest of a file; returns nothing, or resolves, when another may begin.
+   * @throws what an earlier one failed with.
+   */
+  #end(file: FileWriter): Promise<void> | undefined {
     if (file.isInMemory) {
       this.#batch.push(file);
       this.#batchBytes += file.heldBytes;
       if (this.#batch.length >= BATCH_FILES || this.#batchBytes >= BATCH_BYTES) this.#writeBatch();
     } else this.#begin(() => file.end(), file.heldBytes, [file]);
-    while (this.#ending.size >= MAX_ENDING || this.#endingBytes > MAX_ENDING_BYTES) await Promise.race(this.#ending);
+    if (this.#isCrowded()) return this.#waitForEndings();
+    if (this.#failure !== undefined) throw this.#failure.error;
+    return undefined;
+  }
+
+  #isCrowded(): boolean {
+    return this.#ending.size >= MAX_ENDING || this.#endingBytes > MAX_ENDING_BYTES;
+  }
+
+  async #waitForEndings(): Promise<void> {
+    while (this.#isCrowded()) await Promise.race(this.#ending);
     if (this.#failure !== undefined) throw this.#failure.error;
   }
 
