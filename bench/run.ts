@@ -182,7 +182,9 @@ async function main(): Promise<void> {
       bigImage: () => ensureBigImage(registry),
       shapedImage: (repository) => ensureShapedImage(registry, repository),
     });
-    if (options.timeline !== undefined) return await drawTimeline(options.timeline, setting(''), RESULTS);
+    const { timeline, storageDriver: store } = options;
+    if (timeline !== undefined)
+      return await drawTimeline(timeline, setting(''), RESULTS, store === undefined ? [] : storeArgs('engined', store));
     if (options.scale) return await measureScale(image);
     const rounds = options.rounds === undefined ? {} : { rounds: options.rounds };
     for (const measure of measures)

@@ -101,14 +101,22 @@ function stepsIn(path: string): TimelineStep[] {
     .map((line) => JSON.parse(line) as TimelineStep);
 }
 
-/** Draws the scene of this name into `dir`; throws with the names there are when there is none of this name. */
-export async function drawTimeline(name: string, setting: Setting, dir: string): Promise<void> {
+/**
+ * Draws the scene of this name, by a daemon with these flags, into `dir`; throws with the names there are when there is
+ * none of this name.
+ */
+export async function drawTimeline(
+  name: string,
+  setting: Setting,
+  dir: string,
+  args: readonly string[],
+): Promise<void> {
   const scene = SCENES.get(name);
   if (scene === undefined) throw new Error(`there is no timeline ${name}; there are ${[...SCENES.keys()].join(', ')}`);
   mkdirSync(dir, { recursive: true });
   const steps = join(dir, `timeline-${name}.jsonl`);
   writeFileSync(steps, '');
-  const engine = await Engine.start(engined({ env: { ENGINED_TIMELINE: steps } }));
+  const engine = await Engine.start(engined({ args, env: { ENGINED_TIMELINE: steps } }));
   try {
     await dockerOk(engine, ['pull', '-q', setting.image]);
     const act = await scene.prepare(engine, setting);
