@@ -1,7 +1,7 @@
 /** The context of a build that comes as a tar, compressed or not: it is unpacked before the build begins. */
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isEngineError } from '../errors/engine-error.js';
+import { invalid, isEngineError } from '../errors/engine-error.js';
 import type { ArchiveSource } from '../ports/archives.js';
 import type { BuildContext, ContextTree } from '../ports/build.js';
 import { ArchiveWorkers } from '../storage/archives.js';
@@ -27,13 +27,26 @@ export class TarContexts {
       return new UnpackedContext(root, () => rm(place, { recursive: true, force: true }));
     } catch (error) {
       await rm(place, { recursive: true, force: true });
-      throw error;
+      throw asDockerd(error);
     }
   }
 
   close(): Promise<void> {
     return this.#workers.close();
   }
+}
+
+/** dockerd's words for what is no archive, or a part of one, by the codes of errors. */
+const WORDS: ReadonlyMap<string, string> = new Map([
+  ['TAR_HEADER', 'archive/tar: invalid tar header'],
+  ['TAR_TRUNCATED', 'unexpected EOF'],
+]);
+
+/** Returns an error in the words that clients know. */
+function asDockerd(error: unknown): unknown {
+  if (!isEngineError(error, 'invalid') || error.code === undefined) return error;
+  const words = WORDS.get(error.code);
+  return words === undefined ? error : invalid(words, { code: error.code, cause: error });
 }
 
 /** Tells whether an archive is to blame, and not the way to it. */

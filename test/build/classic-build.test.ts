@@ -6,6 +6,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { Cleanup } from '../support/cleanup.js';
 import type { LayerEntry } from '../support/image-builder.js';
 import { archiveOf } from '../support/image-archives.js';
@@ -152,6 +153,21 @@ describe('classic build', () => {
     const named = await build({ Dockerfile: `FROM ${under.image}\n` }, 'dockerfile=a/../../Dockerfile');
     assert.equal(named.status, 400);
     assert.match(named.text, /forbidden path outside the build context: a\/\.\.\/\.\.\/Dockerfile \(\)/);
+  });
+
+  it('refuses a body that is no archive, or a part of one, in the words of dockerd', async () => {
+    const whole = archiveOf([{ path: 'Dockerfile', content: 'FROM scratch\n' }]);
+    const bodies: readonly (readonly [body: Buffer, words: string])[] = [
+      [Buffer.from('FROM scratch\n'), 'unexpected EOF'],
+      [gzipSync('FROM scratch\n'), 'unexpected EOF'],
+      [whole.subarray(0, 515), 'unexpected EOF'],
+      [Buffer.alloc(5000, 'no archive '), 'archive/tar: invalid tar header'],
+      [Buffer.alloc(2000, 0xfe), 'archive/tar: invalid tar header'],
+    ];
+    for (const [body, message] of bodies) {
+      const { status, text } = await post(under.engine.socketPath, '/build', body);
+      assert.deepEqual([status, JSON.parse(text)], [400, { message }]);
+    }
   });
 
   it('refuses archives that lead outside, and Dockerfiles that are no files, in the words of dockerd', async () => {
