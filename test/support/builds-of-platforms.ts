@@ -201,49 +201,24 @@ function attested(scene: () => PlatformScene, builds: Builds, { named, available
   });
 }
 
-function names(scene: () => PlatformScene, builds: Builds, { inspect, named, available }: Requests): void {
-  test('a name leaves the image that it had', async () => {
-    const first = await builds.build(
-      'small',
-      '--provenance=false',
-      '-t',
-      'moving:1',
-      '-t',
-      'staying:1',
-      ...of('first'),
-    );
-    const second = await builds.build('small', '--provenance=false', '-t', 'moving:1', ...of('second'));
-    assert.notEqual(first.iid, second.iid);
-    assert.deepEqual((await named('staying:1')).RepoTags, ['staying:1']);
-    assert.equal((await inspect('staying:1')).Id, first.iid);
-    assert.equal((await inspect('moving:1')).Id, second.iid);
+function names(scene: () => PlatformScene, builds: Builds, { named, available }: Requests): void {
+  test('compose and bake build them, too, and a name leaves the image that it had', async () => {
+    const platforms = ['linux/amd64', 'linux/arm64'];
+    const write = (name: string, content: object): void => builds.buildx.write(name, JSON.stringify(content));
+    const service = { context: '.', platforms, provenance: false, args: { OF: 'compose' }, tags: ['staying:1'] };
+    write('small/compose.yaml', { services: { one: { image: 'moving:1', build: service } } });
+    write('small/docker-bake.json', { target: { default: { platforms, args: { OF: 'bake' }, tags: ['moving:1'] } } });
+    await builds.buildx.ok(['compose', 'build'], { in: 'small' });
+    const { Id, RepoTags } = await named('moving:1');
+    assert.deepEqual(RepoTags, ['moving:1', 'staying:1']);
+    const env = { BUILDX_NO_DEFAULT_ATTESTATIONS: '1' };
+    await builds.buildx.ok(['buildx', 'bake', '-f', 'docker-bake.json'], { in: 'small', env });
+    const [moving, staying] = [await named('moving:1'), await named('staying:1')];
+    assert.notEqual(moving.Id, Id);
+    assert.deepEqual([moving.RepoTags, staying.RepoTags, staying.Id], [['moving:1'], ['staying:1'], Id]);
+    // One of the engines attests what nobody asks for.
+    for (const name of ['moving:1', 'staying:1'])
+      assert.deepEqual((await available(name)).slice(0, 2), ['amd64', 'arm64'], name);
     await engineOk(scene().engine, ['rmi', 'staying:1', 'moving:1']);
   });
-
-  test('compose and bake build them, too', async () => {
-    const platforms = ['linux/amd64', 'linux/arm64'];
-    builds.buildx.write(
-      'small/compose.yaml',
-      JSON.stringify({
-        services: { one: { image: 'composed:1', build: { context: '.', platforms, provenance: false } } },
-      }),
-    );
-    builds.buildx.write(
-      'small/docker-bake.json',
-      JSON.stringify({ target: { default: { platforms, tags: ['baked:1'] } } }),
-    );
-    await builds.buildx.ok(['compose', 'build'], { in: 'small' });
-    await builds.buildx.ok(['buildx', 'bake', '-f', 'docker-bake.json'], {
-      in: 'small',
-      env: { BUILDX_NO_DEFAULT_ATTESTATIONS: '1' },
-    });
-    // One of the engines attests what nobody asks for.
-    for (const name of ['composed:1', 'baked:1'])
-      assert.deepEqual((await available(name)).slice(0, 2), ['amd64', 'arm64'], name);
-    await engineOk(scene().engine, ['rmi', 'composed:1', 'baked:1']);
-  });
-}
-
-function of(text: string): string[] {
-  return ['--build-arg', `OF=${text}`];
 }
