@@ -65,27 +65,35 @@ function printFailures([theirs, ours], isChance) {
 }
 
 /**
- * Runs the tests, on both engines at the same time unless they take `turns`, and prints the table and the failures.
- * `partOf` names the row of a test, `isCounted` leaves tests out, and `isChance` says of a message that the failure is
- * one of chance. Throws an Error when a test fails with this engine that passes with dockerd.
+ * Runs a program of test/compare against both engines, at the same time unless they take `turns`, and returns what each
+ * of them wrote: `{ engine, outcomes }` of dockerd and of this engine, in that order.
  */
-export async function runSideBySide({ partOf, isCounted = () => true, isChance = () => false, turns = false, ...run }) {
+export async function runBoth({ turns = false, ...run }) {
   const directory = mkdtempSync(join(tmpdir(), `engined-${run.program}-`));
   for (const signal of ['SIGINT', 'SIGTERM'])
     process.on(signal, () => void endSandboxes().finally(() => process.exit(1)));
   try {
+    if (!turns) return await Promise.all(ENGINES.map((engine) => runAgainst(engine, run, directory)));
     const found = [];
-    if (turns) for (const engine of ENGINES) found.push(await runAgainst(engine, run, directory));
-    else found.push(...(await Promise.all(ENGINES.map((engine) => runAgainst(engine, run, directory)))));
-    const sides = found.map(({ engine, outcomes }) => ({
-      engine,
-      outcomes: outcomes.filter(({ name }) => isCounted(name)),
-    }));
-    printCounts(sides, partOf);
-    const alone = printFailures(sides, isChance);
-    if (alone > 0) throw new Error(`${alone} tests fail with engined alone`);
+    for (const engine of ENGINES) found.push(await runAgainst(engine, run, directory));
+    return found;
   } finally {
     await endSandboxes();
     rmSync(directory, { recursive: true, force: true });
   }
+}
+
+/**
+ * Runs the tests, and prints the table and the failures. `partOf` names the row of a test, `isCounted` leaves tests
+ * out, and `isChance` says of a message that the failure is one of chance. Throws an Error when a test fails with this
+ * engine that passes with dockerd.
+ */
+export async function runSideBySide({ partOf, isCounted = () => true, isChance = () => false, ...run }) {
+  const sides = (await runBoth(run)).map(({ engine, outcomes }) => ({
+    engine,
+    outcomes: outcomes.filter(({ name }) => isCounted(name)),
+  }));
+  printCounts(sides, partOf);
+  const alone = printFailures(sides, isChance);
+  if (alone > 0) throw new Error(`${alone} tests fail with engined alone`);
 }

@@ -34,6 +34,15 @@ export class WebSocketClient {
   ): Promise<WebSocketClient> {
     const socket = connect({ path: socketPath, allowHalfOpen: true });
     await once(socket, 'connect');
+    return WebSocketClient.over(socket, path, headers);
+  }
+
+  /** The same over a connection that is there already, and is the client's from now on. */
+  static async over(
+    socket: Socket,
+    path: string,
+    headers: Readonly<Record<string, string | undefined>> = {},
+  ): Promise<WebSocketClient> {
     const client = new WebSocketClient(socket);
     const all = {
       Host: 'x',
