@@ -8,6 +8,16 @@ export type Flag = 'alone' | 'value' | RegExp;
 /** The values of the flags of a command line, in their order. */
 export type Flags = ReadonlyMap<string, readonly string[]>;
 
+/** A command that is done by requests. */
+export interface Command {
+  /** Those that it may have here. */
+  readonly flags: Readonly<Record<string, Flag>>;
+  /** It gives all that is printed; others leave out the last newline. */
+  readonly isWhole?: true;
+  /** Undefined: only the CLI knows what to print. */
+  run(engine: Engine, words: readonly string[], flags: Flags): Promise<string | undefined>;
+}
+
 /** Without a terminal, output comes in frames that begin with a head of so many bytes. */
 const FRAME_HEAD = 8;
 const STDERR = 2;
@@ -70,6 +80,13 @@ export class CommandFailure extends Error {
 export const refusal = ({ text }: Reply): string =>
   `Error response from daemon: ${(JSON.parse(text) as { message: string }).message}`;
 
+/** Asks, and throws what the CLI would print of a refusal. */
+export async function ask<T>(engine: Engine, method: string, path: string, json?: unknown): Promise<T> {
+  const reply = await call(engine.socketPath, method, path, json === undefined ? {} : { json });
+  if (reply.status >= 400) throw new Error(`1: ${refusal(reply)}`);
+  return JSON.parse(reply.text) as T;
+}
+
 export async function create(engine: Engine, words: readonly string[], flags: Flags): Promise<string> {
   return createOr(1, engine, words, flags);
 }
@@ -81,11 +98,31 @@ export async function run(engine: Engine, words: readonly string[], flags: Flags
     await startOrGo(engine, id, flags);
     return `${id}\n`;
   }
-  const output = await open(engine.socketPath, 'POST', `/containers/${id}/attach?stream=1&stdout=1&stderr=1`);
   const condition = flags.has('--rm') ? 'removed' : 'next-exit';
+  return outputOf(engine, id, condition, () => startOrGo(engine, id, flags));
+}
+
+/** Starts a container and gives its output when it has ended. Those with a terminal are for the CLI. */
+export async function startAttached(engine: Engine, [name = '']: readonly string[]): Promise<string | undefined> {
+  const id = encodeURIComponent(name);
+  const { Config } = await ask<{ Config: { Tty: boolean } }>(engine, 'GET', `/containers/${id}/json`);
+  if (Config.Tty) return undefined;
+  return outputOf(engine, id, 'next-exit', async () => {
+    const started = await call(engine.socketPath, 'POST', `/containers/${id}/start`);
+    if (started.status >= 400) throw new Error(`1: ${refusal(started)}`);
+  });
+}
+
+async function outputOf(
+  engine: Engine,
+  id: string,
+  condition: 'next-exit' | 'removed',
+  begin: () => Promise<void>,
+): Promise<string> {
+  const output = await open(engine.socketPath, 'POST', `/containers/${id}/attach?stream=1&stdout=1&stderr=1`);
   const ended = await open(engine.socketPath, 'POST', `/containers/${id}/wait?condition=${condition}`);
   try {
-    await startOrGo(engine, id, flags);
+    await begin();
     const bytes: Buffer[] = [];
     for await (const chunk of output.message) bytes.push(chunk as Buffer);
     const { stdout, stderr } = separated(Buffer.concat(bytes));

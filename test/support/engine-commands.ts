@@ -5,35 +5,24 @@
  */
 import { type CliResult, docker, dockerOk } from './cli.js';
 import {
+  ask,
+  type Command,
   CommandFailure,
   create,
   CREATE_FLAGS,
-  type Flag,
   type Flags,
   refusal,
   run,
   RUN_FLAGS,
   separated,
   split,
+  startAttached,
 } from './container-commands.js';
 import type { Engine } from './engine.js';
+import { LOOKS } from './looking-commands.js';
 import { call, callJson } from './http.js';
 
-interface Command {
-  /** Those that it may have here. */
-  readonly flags: Readonly<Record<string, Flag>>;
-  /** It gives all that is printed; others leave out the last newline. */
-  readonly isWhole?: true;
-  /** Undefined: only the CLI knows what to print. */
-  run(engine: Engine, words: readonly string[], flags: Flags): Promise<string | undefined>;
-}
-
 const PAIR = /^[^=]+=/;
-/** The value of a field, and what it is as JSON. */
-const FIELD = /^\{\{(?<json>json )?(?<path>(?:\.[A-Za-z]+)+)\}\}$/;
-/** These can be printed of containers in a list. */
-const COLUMN = /^\{\{\.(?:Names|Status)\}\}$/;
-const SHORT_ID = 12;
 /** So long the CLI lets a plugin take for an answer. */
 const PLUGIN_SECONDS = 30;
 
@@ -43,6 +32,7 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
   ['network rm', each({}, 'DELETE', (name) => `/networks/${name}`)],
   ['volume rm', each({ '-f': 'alone' }, 'DELETE', (name, flags) => `/volumes/${name}?${removal(flags)}`)],
   ['start', each({}, 'POST', (name) => `/containers/${name}/start`)],
+  ['start -a', { flags: {}, isWhole: true, run: startAttached }],
   ['stop', each({ '-t': 'value' }, 'POST', (name, flags) => `/containers/${name}/stop${seconds(flags)}`)],
   ['restart', each({ '-t': 'value' }, 'POST', (name, flags) => `/containers/${name}/restart${seconds(flags)}`)],
   [
@@ -62,13 +52,10 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
   ['diff', { flags: {}, run: diff }],
   ['rmi', { flags: { '-f': 'alone' }, run: removeImages }],
   ['tag', { flags: {}, run: tag }],
+  ['pull -q', { flags: { '--platform': 'value' }, run: pull }],
   ['wait', { flags: {}, run: wait }],
   ['logs', { flags: {}, run: logs }],
-  ['inspect', { flags: { '-f': FIELD, '--format': FIELD }, run: inspect }],
-  [
-    'ps',
-    { flags: { '-a': 'alone', '-q': 'alone', '-aq': 'alone', '--no-trunc': 'alone', '--format': COLUMN }, run: list },
-  ],
+  ...LOOKS,
   ['plugin rm', each({ '-f': 'alone' }, 'DELETE', (name, flags) => `/plugins/${name}?${removal(flags)}`)],
   ['plugin disable', each({ '-f': 'alone' }, 'POST', (name, flags) => `/plugins/${name}/disable?${removal(flags)}`)],
   [
@@ -184,13 +171,6 @@ const removal = (flags: Flags): string =>
 
 const seconds = (flags: Flags): string => (flags.has('-t') ? `?t=${flags.get('-t')?.[0]}` : '');
 
-/** Asks, and throws what the CLI would print of a refusal. */
-async function ask<T>(engine: Engine, method: string, path: string, json?: unknown): Promise<T> {
-  const reply = await call(engine.socketPath, method, path, json === undefined ? {} : { json });
-  if (reply.status >= 400) throw new Error(`1: ${refusal(reply)}`);
-  return JSON.parse(reply.text) as T;
-}
-
 async function exec(engine: Engine, [name = '', ...command]: readonly string[], flags: Flags): Promise<string> {
   const json = { AttachStdout: true, AttachStderr: true, Cmd: command, User: flags.get('-u')?.at(-1) ?? '' };
   const { Id } = await ask<{ Id: string }>(engine, 'POST', `/containers/${encodeURIComponent(name)}/exec`, json);
@@ -254,6 +234,17 @@ async function tag(engine: Engine, [source = '', target = '']: readonly string[]
   return '';
 }
 
+/** The CLI knows which tag is meant where there is none. */
+async function pull(engine: Engine, [name = '']: readonly string[], flags: Flags): Promise<string | undefined> {
+  if (!NAMED.test(name)) return undefined;
+  const query = new URLSearchParams({ fromImage: name, platform: flags.get('--platform')?.[0] ?? '' });
+  const reply = await call(engine.socketPath, 'POST', `/images/create?${query.toString()}`);
+  if (reply.status >= 400) throw new Error(`1: ${refusal(reply)}`);
+  const { error } = JSON.parse(reply.text.trim().split('\n').at(-1) ?? '') as { readonly error?: string };
+  if (error !== undefined) throw new Error(`1: ${error}`);
+  return name;
+}
+
 async function wait(engine: Engine, names: readonly string[]): Promise<string> {
   const path = (name: string): string => `/containers/${encodeURIComponent(name)}/wait`;
   const ends = names.map((name) => ask<{ StatusCode: number }>(engine, 'POST', path(name)));
@@ -266,45 +257,6 @@ async function logs(engine: Engine, [name = '']: readonly string[]): Promise<str
   if (reply.status !== 200) throw new Error(`1: ${refusal(reply)}`);
   if (reply.headers['content-type'] !== 'application/vnd.docker.multiplexed-stream') return undefined;
   return separated(reply.body).stdout.replace(/\n$/, '');
-}
-
-/** Looks for containers only. Objects and lists that shall be printed without `json` are for the CLI. */
-async function inspect(engine: Engine, names: readonly string[], flags: Flags): Promise<string | undefined> {
-  const { json, path = '' } = FIELD.exec([...flags.values()].flat().at(-1) ?? '')?.groups ?? {};
-  const rows: string[] = [];
-  for (const name of names) {
-    const reply = await call(engine.socketPath, 'GET', `/containers/${encodeURIComponent(name)}/json`);
-    if (reply.status !== 200 || path === '') return undefined;
-    let value: unknown = JSON.parse(reply.text);
-    for (const key of path.split('.').slice(1)) value = (value as Record<string, unknown> | null)?.[key];
-    const isWord = ['string', 'number', 'boolean'].includes(typeof value);
-    if (value === undefined || (json === undefined && !isWord)) return undefined;
-    rows.push(json === undefined && typeof value === 'string' ? value : JSON.stringify(value));
-  }
-  return rows.join('\n');
-}
-
-interface Listed {
-  readonly Id: string;
-  readonly Names: readonly string[];
-  readonly Status: string;
-}
-
-async function list(engine: Engine, _: readonly string[], flags: Flags): Promise<string | undefined> {
-  const [isQuiet, format] = [flags.has('-q') || flags.has('-aq'), flags.get('--format')?.[0]];
-  if (isQuiet === (format !== undefined)) return undefined;
-  const all = flags.has('-a') || flags.has('-aq') ? '?all=1' : '';
-  const listed = await ask<readonly Listed[]>(engine, 'GET', `/containers/json${all}`);
-  const rows = listed.map(({ Id, Names, Status }) => {
-    if (isQuiet) return flags.has('--no-trunc') ? Id : Id.slice(0, SHORT_ID);
-    // A name within another container is that of a link.
-    return format?.includes('Status')
-      ? Status
-      : Names.map((name) => name.slice(1))
-          .filter((name) => !name.includes('/'))
-          .join(',');
-  });
-  return rows.join('\n');
 }
 
 const pairs = (flags: Flags, flag: string): Readonly<Record<string, string>> =>
