@@ -7,8 +7,11 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { btrfs } from '../../src/storage/drivers/btrfs/btrfs-driver.js';
 import { makeTree, removeDirectories, sealLayer } from '../../src/storage/drivers/btrfs/tasks.js';
+import type { DriverContext } from '../../src/storage/drivers/driver.js';
 import { storageDriver } from '../../src/storage/drivers/index.js';
+import { Layout } from '../../src/storage/layers/layout.js';
 import { setReadOnly } from '../../src/sys/btrfs/subvolumes.js';
+import type { WorkerPool } from '../../src/workers/pool.js';
 import { isInMemoryOnly } from '../../src/sys/files/inode.js';
 import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
 import { testDriver } from '../support/driver-contract/contract.js';
@@ -71,5 +74,26 @@ else {
     );
     removeDirectories({ paths: layers, names: ['tree', 'diff'] });
     rmSync(join(disk.path, 'counted'), { recursive: true });
+  });
+
+  test('removals are followed by one call for all of them that frees what the kernel has gone through', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const ran: string[] = [];
+    const workers = { run: async (name: string) => void ran.push(name) } as unknown as WorkerPool;
+    const layout = new Layout(disk.path);
+    const driver = await btrfs.open({
+      layout,
+      workers,
+      storageOpts: [],
+      owner: { uid: 0, gid: 0 },
+    } as unknown as DriverContext);
+    for (const name of ['one', 'two']) await driver.remove([join(disk.path, name)]);
+    t.mock.timers.tick(1_999);
+    assert.deepEqual(ran, ['btrfs-remove', 'btrfs-remove']);
+    t.mock.timers.tick(1);
+    assert.deepEqual(ran.slice(2), ['btrfs-free-deleted']);
+    await driver.remove([join(disk.path, 'three')]);
+    t.mock.timers.tick(2_000);
+    assert.deepEqual(ran.slice(3), ['btrfs-remove', 'btrfs-free-deleted']);
   });
 }
