@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { engineOk } from '../support/engine-commands.js';
+import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { call, callJson } from '../support/http.js';
@@ -57,7 +57,7 @@ describe('a day with the CLI', () => {
   for (const version of versions) {
     test(`of API ${version}`, async () => {
       process.env['DOCKER_API_VERSION'] = version;
-      const run = async (...args: string[]): Promise<string> => (await engineOk(engine, args)).trim();
+      const run = async (...args: string[]): Promise<string> => (await dockerOk(engine, args)).trim();
       assert.equal(await run('version', '--format', '{{.Client.APIVersion}}'), version);
       const id = await run('run', '-d', '--name', 'web', ...WEB_FLAGS, image, 'sh', '-c', WEB);
       assert.match(
