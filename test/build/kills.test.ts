@@ -31,7 +31,7 @@ after(async () => {
 test(`builds that are killed are repeated (seed ${SEED})`, { skip }, async (t) => {
   const { engine, image } = await startEngineWithImage(cleanup);
   const buildx = new Buildx(join(directory, 'work'), engine.host);
-  for (let at = 0; at < 50; at++) buildx.write(`a/files/${at}`, `file ${at} `.repeat(at * 100));
+  for (let at = 0; at < 200; at++) buildx.write(`a/files/${at}`, `file ${at} `.repeat(at * 25));
   buildx.write(
     'a/Dockerfile',
     `FROM ${image} AS made\nRUN seq 100000 > /numbers\nRUN sort -r /numbers > /sorted\n` +
