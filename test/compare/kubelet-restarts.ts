@@ -73,8 +73,9 @@ function restart(name: string, pod: string, act: (scene: Scene) => Promise<unkno
       await makeStaying(scene);
       const before = await staying(scene);
       await act(scene);
-      const kept = await checkStaying(scene, before);
-      return `${kept}, ${await checkNew(scene, pod)}`;
+      const made = await checkNew(scene, pod);
+      // The kubelet has looked at all pods since then: before, it told what it knew.
+      return `${await checkStaying(scene, before)}, ${made}`;
     },
   };
 }
@@ -102,7 +103,10 @@ const meanwhile: Scenario = {
     const pod = await kubelet.podThat('started again', 'meanwhile', (pod) => {
       return isReady(pod) && statusOf(pod, 'main').restartCount === 1;
     });
-    return `restarts 1, ${endOf({ ...statusOf(pod, 'main'), state: {} })}`;
+    // dockerd does not know any more how it ended, and says 255.
+    const end = endOf({ ...statusOf(pod, 'main'), state: {} });
+    if (engine.name === 'engined' && end !== '4 Error') throw new Error(`it ended with 4, and not with ${end}`);
+    return 'restarts 1';
   },
 };
 

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Cleanup } from '../support/cleanup.js';
 import { dockerd } from '../support/dockerd.js';
-import { Engine } from '../support/engine.js';
+import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { startRegistry } from '../support/registry.js';
 import { PAUSE, pushCritestImages } from './critest-images.js';
@@ -29,6 +29,19 @@ interface ScenarioOutcome extends Outcome {
 const [name, results = '', kubeletProgram = '', criDockerd = '', focus = ''] = process.argv.slice(2);
 const cleanup = new Cleanup();
 const dir = mkdtempSync(join(tmpdir(), 'kubelet-'));
+let node: KubernetesNode | undefined;
+
+/** The next dockerd finds the mounts of the first one, where the sockets of its shims are: else it makes a new /run. */
+function dockerdOnOneMachine(): EngineKind {
+  const kind = dockerd({ args: ENGINE_FLAGS });
+  return {
+    ...kind,
+    command(engineDir, socketPath) {
+      const whole = kind.command(engineDir, socketPath);
+      return node === undefined ? whole : node.command(whole.slice(whole.indexOf('dockerd')));
+    },
+  };
+}
 
 async function outcomeOf(scenario: Scenario, scene: Scene): Promise<ScenarioOutcome> {
   const { name } = scenario;
@@ -52,12 +65,10 @@ try {
   const registry = await startRegistry();
   cleanup.add(() => registry.stop());
   await pushCritestImages(registry.url);
-  const engine = await Engine.start(
-    name === 'dockerd' ? dockerd({ args: ENGINE_FLAGS }) : engined({ args: ENGINE_FLAGS }),
-  );
+  const engine = await Engine.start(name === 'dockerd' ? dockerdOnOneMachine() : engined({ args: ENGINE_FLAGS }));
   cleanup.add(() => engine.discard());
-  const node = new KubernetesNode(engine, dir);
-  cleanup.add(() => node.close());
+  const first = (node = new KubernetesNode(engine, dir));
+  cleanup.add(() => first.close());
   const translator = node.translator(criDockerd, `${registry.host}/${PAUSE.slice(PAUSE.indexOf('/') + 1)}`);
   cleanup.add(() => translator.stop('SIGKILL'));
   await translator.start();
