@@ -14,7 +14,7 @@
 import { internal } from '../../errors/engine-error.js';
 import type { Look } from '../../storage/copy-regular.js';
 
-const RING_BYTES = 4 * 1024 * 1024;
+const RING_BYTES = 1024 * 1024;
 const NUMBERS_BYTES = 64;
 const HEAD_BYTES = 36;
 /** A writer is called after so many files, since a thread takes as long to come. */
