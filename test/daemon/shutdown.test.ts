@@ -103,7 +103,7 @@ test('a step of the end that fails does not keep the others from being made', as
   await engine.stop();
   rmSync(join(bin, 'busy'));
   assert.match(engine.log, /CHAIN_DEL failed/);
-  // What holds descriptors for the daemon ends when it notices that the daemon has gone.
+  // The keeper of descriptors ends when it notices that the daemon has gone.
   await waitFor(
     () => `processes and links to be gone: ${engine.leftovers().join('\n')}`,
     () => engine.leftovers().every((item) => !/^(process|link) /.test(item)),
