@@ -3,6 +3,7 @@
  * as the first process, control groups of version 2 alone, AppArmor. The machine is emulated by QEMU, so it runs on
  * hosts without virtualization too, and takes ten times as long as a real one. It gets the package of the daemon on a
  * second disk, sends the report of the tests over a serial line, and switches itself off. What it wrote is forgotten.
+ * A machine that hangs is started once more, and that is said.
  * UPGRADES_COUNT=50 UPGRADE_PORTS=100 UPGRADE_REQUESTS=200 is the long run of `package`: so many upgrades, published
  * ports that are probed every 10 ms, and requests in a second, if the machine can do as many.
  */
@@ -18,6 +19,8 @@ import { ensureMachine, makeDisk } from './test-machine.mjs';
 
 /** A machine that hangs is ended after this long. */
 const LIMIT_MS = 90 * 60_000;
+/** A machine that says nothing for so long hangs, as an emulated one may. No program of a test may take as long. */
+const SILENCE_MS = 12 * 60_000;
 const MEMORY_MIB = 3072;
 const PROJECT_SIZE = '1G';
 /** The smallest that mkfs.xfs makes, and sparse. */
@@ -87,6 +90,27 @@ async function report(output) {
   return status;
 }
 
+/** Runs the tests in a machine. Resolves with their status, and whether the machine was ended because it hung. */
+async function runMachine(kind, project, console_) {
+  const qemu = startMachine(kind, project, console_);
+  const end = () => qemu.kill('SIGKILL');
+  let hung = false;
+  const limits = [
+    setTimeout(end, LIMIT_MS),
+    setTimeout(() => {
+      hung = true;
+      end();
+    }, SILENCE_MS),
+  ];
+  qemu.stdout.on('data', () => limits[1].refresh());
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, end);
+  const [status] = await Promise.all([report(qemu.stdout), once(qemu, 'exit')]);
+  for (const limit of limits) clearTimeout(limit);
+  for (const signal of ['SIGINT', 'SIGTERM']) process.off(signal, end);
+  if (status === undefined) console.error(readFileSync(console_, 'utf8').split('\n').slice(-CONSOLE_LINES).join('\n'));
+  return { status, hung };
+}
+
 await command('npm run test:vm', async () => {
   if (process.getuid() !== 0) throw new Error('the disk of the virtual machine is made by root only');
   prepare('test');
@@ -97,13 +121,12 @@ await command('npm run test:vm', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'engined-vm-'));
   try {
     const console_ = join(directory, 'console.log');
-    const qemu = startMachine(kind, makeProjectDisk(directory, parts), console_);
-    for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => qemu.kill('SIGKILL'));
-    const limit = setTimeout(() => qemu.kill('SIGKILL'), LIMIT_MS);
-    const [status] = await Promise.all([report(qemu.stdout), once(qemu, 'exit')]);
-    clearTimeout(limit);
-    if (status === undefined)
-      console.error(readFileSync(console_, 'utf8').split('\n').slice(-CONSOLE_LINES).join('\n'));
+    const project = makeProjectDisk(directory, parts);
+    let { status, hung } = await runMachine(kind, project, console_);
+    if (hung) {
+      console.error(`! the machine said nothing for ${SILENCE_MS / 60_000} minutes: it is started once more`);
+      ({ status } = await runMachine(kind, project, console_));
+    }
     if (status !== 0) throw new Error(status === undefined ? 'the machine ended before its tests did' : 'tests failed');
   } finally {
     rmSync(directory, { recursive: true, force: true });
