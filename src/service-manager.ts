@@ -9,6 +9,10 @@ import { sendUnixDatagram } from './sys/net/notify-socket.js';
 
 const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_PID', 'WATCHDOG_USEC', 'FDSTORE'] as const;
 
+const FULL =
+  'the service manager keeps no more sockets (FileDescriptorStoreMax=): further ones are closed at a restart, and ' +
+  'refuse clients until the next process has opened them again';
+
 export class ServiceManager {
   /** Sockets that the service manager opened for us. */
   readonly sockets: readonly ActivationSocket[];
@@ -35,10 +39,12 @@ export class ServiceManager {
     this.sockets = sockets;
     // systemd says so since version 254; for older ones the unit does.
     const hasStore = this.#notifySocket !== undefined && /^[1-9]\d*$/.test(storeSize);
-    this.store = new SocketStore(
-      new Map([...kept, ...handedOver]),
-      hasStore ? (text, fds) => this.#notify(text, fds) : undefined,
-    );
+    const keeper = {
+      tell: (text: string, fds?: readonly number[]) => this.#notify(text, fds),
+      limit: Number(storeSize),
+      onFull: () => log.warn({ limit: storeSize }, FULL),
+    };
+    this.store = new SocketStore(new Map([...kept, ...handedOver]), hasStore ? keeper : undefined);
   }
 
   /** True when the process that it has started must stay the daemon. */

@@ -15,8 +15,15 @@ export function isKeptName(name: string): boolean {
   return name.startsWith(PREFIX);
 }
 
-/** Tells the service manager something, together with descriptors. Returns false when it cannot be told. */
-export type Tell = (text: string, fds?: readonly number[]) => boolean;
+/** Somebody who keeps descriptors for the next process. */
+export interface Keeper {
+  /** Tells it something, together with descriptors. Returns false when it cannot be told. */
+  readonly tell: (text: string, fds?: readonly number[]) => boolean;
+  /** How many descriptors it keeps. It closes further ones and says nothing to us. */
+  readonly limit: number;
+  /** Called when the limit keeps a socket out for the first time. */
+  readonly onFull: () => void;
+}
 
 export class SocketStore implements KeptSockets {
   /** Sockets of the earlier process that nobody has taken yet. They are in the store. */
@@ -26,16 +33,17 @@ export class SocketStore implements KeptSockets {
   /** Sockets in use; their descriptors belong to others. */
   readonly #open = new Map<string, number>();
   #isHandedOver = false;
-  readonly #tell: Tell | undefined;
+  #wasFull = false;
+  readonly #keeper: Keeper | undefined;
 
   /**
    * @param inherited what the service manager or a predecessor passed to this process.
-   * @param tell absent when there is nobody who keeps descriptors.
+   * @param keeper absent when there is nobody who keeps descriptors.
    */
-  constructor(inherited: ReadonlyMap<string, number>, tell: Tell | undefined) {
+  constructor(inherited: ReadonlyMap<string, number>, keeper: Keeper | undefined) {
     this.#inherited = new Map(inherited);
-    this.#tell = tell;
-    if (tell !== undefined) for (const stored of inherited.keys()) this.#stored.add(stored);
+    this.#keeper = keeper;
+    if (keeper !== undefined) for (const stored of inherited.keys()) this.#stored.add(stored);
   }
 
   take(name: string): number | undefined {
@@ -48,8 +56,7 @@ export class SocketStore implements KeptSockets {
   keep(name: string, fd: number): void {
     const stored = storedName(name);
     this.#open.set(stored, fd);
-    if (this.#tell === undefined || this.#stored.has(stored)) return;
-    if (this.#tell(`FDSTORE=1\nFDNAME=${stored}`, [fd])) this.#stored.add(stored);
+    if (!this.#stored.has(stored)) this.#store(stored, fd, '');
   }
 
   drop(name: string): void {
@@ -62,8 +69,7 @@ export class SocketStore implements KeptSockets {
     const stored = storedName(name);
     if (this.#isHandedOver) this.#inherited.set(stored, duplicateFd(fd));
     // Those whose peer is gone stay, too: otherwise the next process would find a gap and not what comes after it.
-    else if (this.#tell?.(`FDSTORE=1\nFDPOLL=0\nFDNAME=${stored}`, [fd]) === true) this.#stored.add(stored);
-    else return false;
+    else return this.#store(stored, fd, 'FDPOLL=0\n');
     return true;
   }
 
@@ -100,8 +106,21 @@ export class SocketStore implements KeptSockets {
     this.#inherited.clear();
   }
 
+  /** Returns false when the socket is not kept, which `outlives` then says, too. */
+  #store(stored: string, fd: number, options: string): boolean {
+    if (this.#keeper === undefined) return false;
+    if (this.#stored.size >= this.#keeper.limit) {
+      if (!this.#wasFull) this.#keeper.onFull();
+      this.#wasFull = true;
+      return false;
+    }
+    if (!this.#keeper.tell(`FDSTORE=1\n${options}FDNAME=${stored}`, [fd])) return false;
+    this.#stored.add(stored);
+    return true;
+  }
+
   #remove(stored: string): void {
-    if (this.#stored.delete(stored)) this.#tell?.(`FDSTOREREMOVE=1\nFDNAME=${stored}`);
+    if (this.#stored.delete(stored)) this.#keeper?.tell(`FDSTOREREMOVE=1\nFDNAME=${stored}`);
   }
 }
 
