@@ -52,7 +52,6 @@ export interface ContainerContext {
   readonly delayMs: number;
   /** A container that backs off is started again at this time, in milliseconds since 1970. */
   readonly restartsAt: number;
-  readonly ranMs: number;
   /** The daemon is going down: no restart follows. */
   readonly leaving: boolean;
 }
@@ -80,11 +79,5 @@ export function initialContext(input: ContainerInput): ContainerContext {
     delayMs: 0,
     restartsAt: 0,
     leaving: false,
-    ranMs: exit ? ranMs(record, exit) : 0,
   };
-}
-
-/** Returns how many milliseconds the run took that ended with this exit. */
-export function ranMs(record: ContainerRecord, exit: ExitStatus): number {
-  return Math.max(0, exit.exitedAt.getTime() - Date.parse(record.state.startedAt));
 }

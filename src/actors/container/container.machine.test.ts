@@ -48,20 +48,26 @@ test('an end that the last daemon told is settled without being told again; the 
   );
 });
 
-test('an exit that beats the reply of the start is not lost', async () => {
+test('an exit that beats the reply of the start is not lost, and the time of its run is that of this run', async () => {
+  const told: unknown[] = [];
   const c = harness(
     { phase: 'idle', record },
     {
       start: async (r) => {
+        const startedAt = new Date().toISOString();
         c.exit(0);
-        return withState(r, { status: 'running', pid: 7 });
+        return withState(r, { status: 'running', pid: 7, startedAt });
       },
+      emit: (action, _record, attributes) => told.push([action, attributes]),
     },
   );
   await c.ask({ type: 'container.start' });
   await tick();
   assert.equal(c.state(), 'idle');
-  assert.deepEqual(c.events, ['start', 'die']);
+  assert.deepEqual(told, [
+    ['start', undefined],
+    ['die', { exitCode: '0', execDuration: '0' }],
+  ]);
 });
 
 test('start while running and stop while stopped are not modified', async () => {

@@ -108,6 +108,11 @@ export function withState(record: ContainerRecord, state: Partial<ContainerState
   return { ...record, state: { ...record.state, ...state } };
 }
 
+/** Returns how many milliseconds the last run took, once it has ended. */
+export function ranMs({ state: { startedAt, finishedAt } }: ContainerRecord): number {
+  return Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt));
+}
+
 /** Returns the images that a container is made of: its own, and those mounted in it. */
 export function imagesOf({ image, mounts }: Pick<ContainerRecord, 'image' | 'mounts'>): string[] {
   return [image, ...mounts.flatMap(({ Type, Source }) => (Type === 'image' ? [Source] : []))];

@@ -1,8 +1,8 @@
 /** A run ends: the exit is noted, settled and told, and the resources are released. */
 import type { ExitStatus } from '../../../ports/supervisor.js';
-import { ranMs, type ContainerContext } from '../container.context.js';
+import type { ContainerContext } from '../container.context.js';
 import type { ContainerFact } from '../container.messages.js';
-import { withState, type ContainerRecord } from '../container.record.js';
+import { ranMs, withState, type ContainerRecord } from '../container.record.js';
 import { withEndedHealth } from '../life/health.js';
 import { notRunning } from '../life/refusals.js';
 import { nextDelayMs, wantsRestart } from '../life/restart-policy.js';
@@ -11,11 +11,8 @@ import { UNSEEN_EXIT_CODE } from '../life/unseen-exit.js';
 import { emit, publish, reject, settle, type Step } from './step.js';
 import { AT_THE_END, wake } from './waits.js';
 
-export function noteExit(
-  { record }: ContainerContext,
-  { exit }: Extract<ContainerFact, { type: 'task.exited' }>,
-): Step {
-  return { change: { exit, ranMs: ranMs(record, exit) } };
+export function noteExit(_context: ContainerContext, { exit }: Extract<ContainerFact, { type: 'task.exited' }>): Step {
+  return { change: { exit } };
 }
 
 /** Notes an exit that was never reported; the supervisor told of it when it was asked. */
@@ -40,7 +37,7 @@ export function settleExit(context: ContainerContext): Step {
   });
   // A container that is brought back is never seen as exited: a client that looks would think it ended.
   const record = comingBack(context, ended) ?? ended;
-  const execDuration = String(Math.floor(context.ranMs / 1000));
+  const execDuration = String(Math.floor(ranMs(ended) / 1000));
   const woken = wake(context.waiters, AT_THE_END, record);
   const wasTold = told.has(toldKey('container', 'die', record.id));
   return {
@@ -88,7 +85,7 @@ export function noteFailedRelease({ releases }: ContainerContext): Step {
 }
 
 export function lengthenDelay(context: ContainerContext): Step {
-  const delayMs = nextDelayMs(context.delayMs, context.ranMs);
+  const delayMs = nextDelayMs(context.delayMs, ranMs(context.record));
   return { change: { delayMs, restartsAt: Date.now() + delayMs } };
 }
 
