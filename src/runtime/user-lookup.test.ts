@@ -45,7 +45,7 @@ test('what is not there is refused with the known texts', async () => {
   const cases: [string, string[], RegExp][] = [
     ['nobody', [], /^unable to find user nobody: no matching entries in passwd file$/],
     ['web:nogroup', [], /^unable to find group nogroup: no matching entries in group file$/],
-    ['web', ['nogroup'], /^Unable to find group nogroup: no matching entries in group file$/],
+    ['web', ['nogroup'], /^unable to find group nogroup: no matching entries in group file$/],
     ['4294967295', [], /^uids and gids must be in range 0-2147483647$/],
     ['-1', [], /^uids and gids must be in range 0-2147483647$/],
   ];

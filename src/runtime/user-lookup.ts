@@ -71,7 +71,7 @@ function findAdditional(group: string, groups: readonly GroupEntry[]): number {
   const entry = groups.find(({ name }) => name === group);
   if (entry) return entry.gid;
   if (number === undefined)
-    throw invalid(`Unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
+    throw invalid(`unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
   return number;
 }
 

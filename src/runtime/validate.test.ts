@@ -75,7 +75,7 @@ const refusals: [host: Partial<HostConfig>, message: string | RegExp, config?: P
   [{ PidMode: 'x' }, 'invalid PID mode: x'],
   [{ UTSMode: 'x' }, 'invalid UTS mode: x'],
   [{ CgroupnsMode: 'x' }, 'invalid cgroup namespace mode: x'],
-  [{ Isolation: 'hyperv' }, "invalid isolation 'hyperv' on linux"],
+  [{ Isolation: 'hyperv' }, "invalid isolation (hyperv): linux only supports 'default'"],
   [{ CapAdd: ['x'] }, 'invalid CapAdd: unknown capability: "CAP_X"'],
   [{ SecurityOpt: ['seccomp={'] }, /^Decoding seccomp profile failed/],
   [{ DeviceCgroupRules: ['x'] }, "invalid device cgroup rule format: 'x'"],

@@ -70,11 +70,13 @@ export function validateContainer(
  */
 export function checkConflicts(
   { Hostname, ExposedPorts }: ContainerConfig,
-  { NetworkMode, UTSMode }: HostConfig,
+  { NetworkMode, UTSMode, PortBindings }: HostConfig,
 ): void {
   const shares = NetworkMode.startsWith('container:');
   if (shares && Hostname !== '') throw invalid('conflicting options: hostname and the network mode');
   if (UTSMode === 'host' && Hostname !== '') throw invalid('conflicting options: hostname and the UTS mode');
+  if (shares && Object.keys(PortBindings ?? {}).length > 0)
+    throw invalid('conflicting options: port publishing and the container type network mode');
   if (shares && Object.keys(ExposedPorts ?? {}).length > 0)
     throw invalid('conflicting options: port exposing and the container type network mode');
 }
@@ -207,7 +209,7 @@ function checkModes(host: HostConfig): void {
   if (!['', 'private', 'host'].includes(host.CgroupnsMode))
     throw invalid(`invalid cgroup namespace mode: ${host.CgroupnsMode}`);
   if (!['', 'default'].includes(host.Isolation.toLowerCase()))
-    throw invalid(`invalid isolation '${host.Isolation}' on linux`);
+    throw invalid(`invalid isolation (${host.Isolation}): linux only supports 'default'`);
 }
 
 function checkUserns({ Privileged, NetworkMode, PidMode }: HostConfig): void {

@@ -23,9 +23,11 @@ export function signalNumber(text: string): number | undefined {
   return (constants.signals as Readonly<Record<string, number>>)[`SIG${name}`];
 }
 
-/** Like signalNumber, but throws invalid `invalid signal: X` as the Engine API does. */
+/** Like signalNumber, but throws invalid `invalid signal: X`, or that there is no such number. */
 export function parseSignal(text: string): number {
   const number = signalNumber(text);
+  if (number === undefined && /^-?\d+$/.test(text))
+    throw invalid(`the linux daemon does not support signal ${text}`, { code: 'INVALID_SIGNAL' });
   if (number === undefined) throw invalid(`invalid signal: ${text}`, { code: 'INVALID_SIGNAL' });
   return number;
 }

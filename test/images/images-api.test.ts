@@ -271,7 +271,8 @@ test('removal: names first, then the image with its layers; records and events t
     '{{.Action}} {{.Actor.Attributes.name}}',
   ]);
   // The original tells of a tag with the name, of an untag with the ID.
-  assert.deepEqual(seen.split('\n').slice(-7), [
+  assert.deepEqual(seen.split('\n').slice(-8), [
+    `create ${image.Id}`,
     'tag one:a',
     'tag one:b',
     'tag two:c',

@@ -176,7 +176,8 @@ test('what cannot be is refused in the words that clients know, and leaves nothi
   const sharing =
     /container sharing network namespace with another container or host cannot be connected to any other network/;
   const none = /container cannot be connected to multiple networks with one of the networks in private \(none\) mode/;
-  const host = /container cannot be disconnected from host network or connected to host network/;
+  const host =
+    /cannot (dis)?connect container (from|to) host network - container (was|must be) created in host network mode/;
   const at = (IPv4Address: string) => ({ IPAMConfig: { IPv4Address } });
   const cases: [verb: 'connect' | 'disconnect', network: string, body: unknown, status: number, message: RegExp][] = [
     ['connect', 'front', { Container: 'plain' }, 403, /^endpoint with name plain already exists in network front$/],

@@ -205,7 +205,13 @@ test('images with such names and tags', async () => {
 test('what no option is called is refused as any unknown one', async () => {
   for (const name of INHERITED) {
     const log = (LogConfig: object): object => ({ Image: image, HostConfig: { LogConfig } });
-    await refused(400, /no log driver named/, 'POST', '/containers/create', log({ Type: name, Config: {} }));
+    await refused(
+      400,
+      /error looking up logging plugin/,
+      'POST',
+      '/containers/create',
+      log({ Type: name, Config: {} }),
+    );
     await refused(
       400,
       /unknown log opt/,

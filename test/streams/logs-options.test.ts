@@ -133,7 +133,7 @@ test('create checks the options of each driver', async () => {
   for (const refusal of refusals) await createRefused(...refusal);
   if (!isPeer)
     for (const driver of ['x', 'awslogs', 'gcplogs', 'etwlogs', 'logentries'])
-      await createRefused(driver, [], `logger: no log driver named '${driver}' is registered`);
+      await createRefused(driver, [], `error looking up logging plugin ${driver}: plugin "${driver}" not found`);
   assert.equal(await engineOk(engine, ['ps', '-aq']), '', 'a refused container is there');
 });
 

@@ -229,8 +229,8 @@ export class ContainerDirectory {
     try {
       name = this.deps.views.names.reserve(to, before.id);
     } catch (error) {
-      throw isEngineError(error, 'conflict')
-        ? new EngineError('conflict', `Error when allocating new name: ${error.message}`, { cause: error })
+      throw error instanceof EngineError
+        ? new EngineError(error.kind, `Error when allocating new name: ${error.message}`, { cause: error })
         : error;
     }
     try {

@@ -135,7 +135,7 @@ export class ExecDirectory {
     this.#views.set(id, record);
     this.#ios.set(id, { hub: new AttachHub(), stdio: undefined, stdin: undefined });
     this.#actors.spawn(id, record);
-    this.deps.emit(`exec_create: ${config.Cmd.join(' ')}`, container, { execID: id });
+    this.deps.emit(`exec_create: ${actionText(config.Cmd)}`, container, { execID: id });
     return record;
   }
 
@@ -263,7 +263,7 @@ export class ExecDirectory {
     const container = this.deps.container(record.containerId);
     if (!container) return;
     if (action === 'exec_start')
-      this.deps.emit(`exec_start: ${record.config.Cmd.join(' ')}`, container, { execID: record.id });
+      this.deps.emit(`exec_start: ${actionText(record.config.Cmd)}`, container, { execID: record.id });
     else this.deps.emit(action, container, { execID: record.id, exitCode: String(record.exitCode) });
   }
 
@@ -375,4 +375,9 @@ export function requireRunning(container: ContainerRecord, shown: string): void 
     throw conflict(`Container ${container.id} is restarting, wait until the container is running`);
   if (status !== 'running')
     throw conflict(`container ${container.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
+}
+
+/** Returns the command of an exec as its events show it: a blank follows the program also where it has no arguments. */
+function actionText([program = '', ...args]: readonly string[]): string {
+  return `${program} ${args.join(' ')}`;
 }

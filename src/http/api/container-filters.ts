@@ -1,5 +1,5 @@
 /** Filters of GET /containers/json. */
-import { invalid } from '../../errors/engine-error.js';
+import { type EngineError, invalid } from '../../errors/engine-error.js';
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
 import type { Filters } from './filters.js';
@@ -24,7 +24,7 @@ const KNOWN = [
   'expose',
 ];
 const STATUSES = ['created', 'running', 'paused', 'restarting', 'removing', 'exited', 'dead'];
-const HEALTHS = ['starting', 'healthy', 'unhealthy', 'none'];
+const HEALTHS = ['none', 'starting', 'healthy', 'unhealthy'];
 
 export interface FilterContext {
   find(reference: string): ContainerRecord;
@@ -47,11 +47,12 @@ export function selectContainers(
   }
   filters.allow(KNOWN);
   const statuses = filters.get('status');
-  for (const status of statuses) if (!STATUSES.includes(status)) throw invalid(`invalid filter 'status=[${status}]'`);
+  for (const status of statuses) if (!STATUSES.includes(status)) throw badState('status', 'state', status, STATUSES);
   for (const health of filters.get('health'))
-    if (!HEALTHS.includes(health)) throw invalid(`invalid filter 'health=[${health}]'`);
+    if (!HEALTHS.includes(health)) throw badState('health', 'health', health, HEALTHS);
   const exited = filters.get('exited').map((code) => {
-    if (!/^-?\d+$/.test(code)) throw invalid(`invalid filter 'exited=[${code}]'`);
+    if (!/^-?\d+$/.test(code))
+      throw invalid(`invalid filter 'exited=${code}': strconv.Atoi: parsing ${JSON.stringify(code)}: invalid syntax`);
     return Number(code);
   });
   const all =
@@ -106,6 +107,12 @@ function matchesNetwork(wanted: readonly string[], record: ContainerRecord): boo
     Object.entries(record.networks).some(([name, { endpoint }]) =>
       wanted.some((value) => value === name || endpoint?.networkId.startsWith(value) === true),
     )
+  );
+}
+
+function badState(key: string, kind: string, value: string, known: readonly string[]): EngineError {
+  return invalid(
+    `invalid filter '${key}=${value}': invalid value for ${kind} (${value}): must be one of ${known.join(', ')}`,
   );
 }
 

@@ -103,12 +103,13 @@ function volumesJson({ volumes, containers }: DiskUsageSources, usage: DiskUsage
     ))
       users.set(name, (users.get(name) ?? 0) + 1);
   }
-  return volumes.list().map((volume) => ({
+  // The bytes of the others are not on this disk: those of a plugin, and what options have mounted.
+  const own = volumes
+    .list()
+    .filter(({ driver, options }) => driver === 'local' && Object.keys(options ?? {}).length === 0);
+  return own.map((volume) => ({
     ...volumeView(volume),
-    UsageData: {
-      Size: volume.driver === 'local' ? (usage.volumes.get(volume.name) ?? 0) : -1,
-      RefCount: users.get(volume.name) ?? 0,
-    },
+    UsageData: { Size: usage.volumes.get(volume.name) ?? 0, RefCount: users.get(volume.name) ?? 0 },
   }));
 }
 

@@ -95,6 +95,8 @@ export async function commit(x: Exchange, deps: CommitDeps): Promise<void> {
       ));
     if (!(await earlier.has(x.attempt, ['container', 'commit', source.id], { imageID: made.id })))
       containers.committed(source.id, { comment, imageID: made.id, imageRef: reference ?? '' });
+    if (!(await earlier.has(x.attempt, ['image', 'create', made.id], {})))
+      deps.emit('create', made.id, eventAttributes(made, made.id));
     return made;
   });
   if (reference !== undefined && !(await earlier.has(x.attempt, ['image', 'tag', image.id], { name: reference })))

@@ -139,7 +139,7 @@ function listNetworks(x: Exchange, { networks, containers }: NetworkRouteDeps): 
   ]);
   for (const type of filters.get('type'))
     if (type !== 'builtin' && type !== 'custom')
-      throw invalid(`invalid filter 'type=[${type}]'`, { code: 'INVALID_FILTER' });
+      throw invalid(`invalid filter: 'type'='${type}'`, { code: 'INVALID_FILTER' });
   const dangling = filters.flag('dangling');
   const selected = networks
     .list()

@@ -5,10 +5,12 @@ import { test } from 'node:test';
 import { isEngineError } from '../../errors/engine-error.js';
 import { ALL, logFixture, readAll } from '../log-fixture.js';
 
+const AT_START = 'failed to create task for container: ';
+
 test('drivers and options are checked with the known texts', async (t) => {
   const { driver } = await logFixture(t);
   const refusals: [string, Record<string, string>, string][] = [
-    ['x', {}, "logger: no log driver named 'x' is registered"],
+    ['x', {}, 'error looking up logging plugin x: plugin "x" not found'],
     ['json-file', { foo: '1' }, "unknown log opt 'foo' for json-file log driver"],
     ['local', { labels: 'a' }, "unknown log opt 'labels' for log driver local"],
     ['json-file', { mode: 'fast' }, 'logger: logging mode not supported: fast'],
@@ -56,7 +58,8 @@ test('values are checked when the log is opened', async (t) => {
   for (const [options, text] of refusals) {
     await assert.rejects(
       open({ options }),
-      (error) => isEngineError(error, 'invalid') && error.message === `failed to initialize logging driver: ${text}`,
+      (error) =>
+        isEngineError(error, 'invalid') && error.message === `${AT_START}failed to initialize logging driver: ${text}`,
       text,
     );
   }
@@ -98,7 +101,10 @@ test('a slow disk makes write ask for a pause, and non-blocking mode drop and co
 test('a log that cannot be opened says so', async (t) => {
   const { open, path } = await logFixture(t);
   await mkdir(path);
-  await assert.rejects(open(), /^EngineError: failed to initialize logging driver: EISDIR/);
+  await assert.rejects(
+    open(),
+    /^EngineError: failed to create task for container: failed to initialize logging driver: EISDIR/,
+  );
 });
 
 test('the log of a container that is just stopping is read whole', async (t) => {

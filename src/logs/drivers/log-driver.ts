@@ -89,7 +89,7 @@ export function createLogDriver(observe: (containerId: string) => LogObserver, p
         const remote = driverOf(container.driver);
         return remote ? await openRemoteLog(remote, container, observe(container.id), openLogs) : noLog;
       } catch (error) {
-        const message = `failed to initialize logging driver: ${messageOf(error)}`;
+        const message = `failed to create task for container: failed to initialize logging driver: ${messageOf(error)}`;
         throw error instanceof EngineError
           ? new EngineError(error.kind, message, {
               cause: error,

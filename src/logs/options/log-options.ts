@@ -39,7 +39,10 @@ export function validateLogOptions(driver: string, options: LogOptions): void {
   const remote = ownMember(REMOTE_DRIVERS, driver);
   if (remote) return remote.validate(Object.fromEntries(own));
   const known = ownMember(LOCAL_DRIVERS, driver);
-  if (!known) throw invalid(`logger: no log driver named '${driver}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
+  if (!known)
+    throw invalid(`error looking up logging plugin ${driver}: plugin ${JSON.stringify(driver)} not found`, {
+      code: 'LOG_DRIVER_UNKNOWN',
+    });
   for (const [name] of own) {
     if (!known.has(name))
       throw badOption(

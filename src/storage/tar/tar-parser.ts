@@ -190,5 +190,5 @@ function quotedName(name: string): string {
 }
 
 function truncated(): Error {
-  return invalid('unexpected end of tar', { code: 'TAR_TRUNCATED' });
+  return invalid('unexpected EOF', { code: 'TAR_TRUNCATED' });
 }

@@ -57,7 +57,7 @@ export class TarReader {
 
   /** Call after the last byte. @throws EngineError invalid for a tar that is cut off or empty. */
   end(): void {
-    if (this.#isEmpty) throw invalid('unexpected end of tar', { code: 'TAR_TRUNCATED' });
+    if (this.#isEmpty) throw invalid('unexpected EOF', { code: 'TAR_TRUNCATED' });
     this.#parser.finish();
   }
 }

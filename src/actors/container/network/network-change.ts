@@ -138,9 +138,14 @@ export function checkChange(
   const mode = record.hostConfig.NetworkMode;
   const isConnected = Object.hasOwn(record.networks, change.network);
   if (change.type === 'disconnect') {
-    if (isLive(record) && mode === 'host' && change.network === 'host') throw hostNetworkRefused();
+    if (isLive(record) && mode === 'host' && change.network === 'host')
+      throw hostNetworkRefused(
+        'cannot disconnect container from host network - container was created in host network mode',
+      );
     if (!isConnected)
-      throw internal(`container ${record.id} is not connected to network ${change.network}`, { code: 'NOT_CONNECTED' });
+      throw internal(`container ${record.id} is not connected to the network ${change.network}`, {
+        code: 'NOT_CONNECTED',
+      });
     return;
   }
   if (mode.startsWith('container:')) throw sharedNamespaceRefused();
@@ -149,7 +154,10 @@ export function checkChange(
     ...Object.entries(record.networks).flatMap(([name, { request }]) => (name === change.network ? [] : [request])),
     change.request,
   ]);
-  if (mode !== 'host' && change.network === 'host') throw hostNetworkRefused();
+  if (mode !== 'host' && change.network === 'host')
+    throw hostNetworkRefused(
+      'cannot connect container to host network - container must be created in host network mode',
+    );
   const others = Object.keys(record.networks).filter((name) => name !== change.network);
   if (others.includes('host')) throw sharedNamespaceRefused();
   if (others.includes('none') || (others.length > 0 && change.network === 'none')) {
@@ -172,10 +180,8 @@ export function withChange(record: ContainerRecord, change: NetworkChange): Cont
   return { ...record, networks };
 }
 
-function hostNetworkRefused(): EngineError {
-  return invalid('container cannot be disconnected from host network or connected to host network', {
-    code: 'HOST_NETWORK',
-  });
+function hostNetworkRefused(message: string): EngineError {
+  return invalid(message, { code: 'HOST_NETWORK' });
 }
 
 function sharedNamespaceRefused(): EngineError {
