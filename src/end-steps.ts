@@ -19,6 +19,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['builds', ({ parts }) => parts.builder.builds.close()],
   ['containers', stopAll],
   ['plugins', stopPlugins],
+  ['history of builds', ({ parts }) => parts.builder.door.settled()],
   ['collection of the build cache', ({ parts }) => parts.builder.cacheGarbage.close()],
   ['build cache', ({ parts }) => parts.builder.cache.close()],
   ['health checks', ({ parts }) => parts.lives.healthChecks.close()],

@@ -166,6 +166,12 @@ export class ImageRecords {
     });
   }
 
+  /** Does so for what a crash may lose: memory changes at once, and the disk when its turn comes. */
+  note(entry: ImageEntry, change: (metadata: ImageMetadata) => ImageMetadata): void {
+    this.#set(entry, { key: entry.key, metadata: change(entry.metadata) });
+    this.describe(entry, change).catch(() => undefined);
+  }
+
   #inTurn(entry: ImageEntry, write: () => Promise<void>): Promise<void> {
     const done = (entry.saving ?? Promise.resolve()).then(write);
     entry.saving = done.catch(() => undefined);

@@ -20,6 +20,8 @@ export class References {
   #names = new Map<Digest, Set<string>>();
   /** Changes are written one after the other, each together with all changes before it. */
   #last: Promise<unknown> = Promise.resolve();
+  /** So many of them are not done yet. */
+  #pending = 0;
 
   constructor(
     root: string,
@@ -53,6 +55,11 @@ export class References {
 
   get(key: string): Digest | undefined {
     return this.#ids.get(key);
+  }
+
+  /** Tells whether names are already what they are to be, and no change that is under way touches any name. */
+  has(names: ReadonlyMap<string, Digest>): boolean {
+    return this.#pending === 0 && [...names].every(([key, id]) => this.#ids.get(key) === id);
   }
 
   /** Returns the keys that name an image, in the order in which they were given. */
@@ -90,7 +97,8 @@ export class References {
     };
     // If `ready` fails, only this change fails, even if it fails before the turn of this change.
     ready?.catch(() => undefined);
-    const done = this.#last.then(apply, apply);
+    this.#pending++;
+    const done = this.#last.then(apply, apply).finally(() => this.#pending--);
     this.#last = done.catch(() => undefined); // the caller hears of it; the next change starts afresh
     return done;
   }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate as nextLoop } from 'node:timers/promises';
 import { afterEach, beforeEach, test } from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
 import type { OciDescriptor, PublishedImage } from '../ports/published-image.js';
@@ -301,6 +302,24 @@ test('damaged names are put aside; the images stay', async () => {
   assert.deepEqual(reopened.get(id)?.repoTags, []);
   await reopened.tag('a', id);
   assert.equal(reopened.resolve('a').id, id);
+});
+
+test('an image that has the name already gets a new time only, unless names are just changing', async () => {
+  const { id } = await store.create(config('again'));
+  const names = join(dir, 'image/references.json');
+  await store.tag('again', id);
+  const [before, { ino }] = [store.get(id)?.lastTagTime ?? '', await stat(names)];
+  while (Date.now() <= Date.parse(before)) await nextLoop();
+  await store.tag('again', id);
+  assert.equal((await stat(names)).ino, ino);
+  const after = store.get(id)?.lastTagTime ?? '';
+  assert.ok(after > before, `${after} after ${before}`);
+  await Promise.all([store.untag(['docker.io/library/again:latest']), store.tag('again', id)]);
+  assert.equal(store.resolve('again').id, id);
+  const reopened = new FileImageStore(dir, layers);
+  await reopened.load();
+  assert.ok((reopened.get(id)?.lastTagTime ?? '') >= after);
+  assert.equal(reopened.resolve('again').id, id);
 });
 
 test('creating is idempotent, also at the same time, and holds one reference on the layers', async () => {

@@ -13,6 +13,7 @@ import { chainOf } from '../ports/chain-id.js';
 import { KeyedLock } from '../storage/keyed-lock.js';
 import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
+import type { ImageMetadata } from './content.js';
 import { ImageEntries } from './entries.js';
 import { ImageHolds } from './holds.js';
 import { identify, type ImageIdentity } from './identity.js';
@@ -168,12 +169,17 @@ export class FileImageStore implements ImageStore {
   async tag(references: string | readonly string[], id: Digest): Promise<void> {
     const entry = this.#entry(id);
     const keys = [references].flat().map((name) => canonicalString(withDefaultTag(parseReference(name))));
+    const lastTagTime = new Date().toISOString();
+    const told = (metadata: ImageMetadata): ImageMetadata => ({ ...metadata, lastTagTime });
+    const changes = new Map(keys.map((key) => [key, id]));
+    // A build that finds everything in the cache names the same image again: nobody has to wait for a time.
+    if (this.#references.has(changes)) {
+      entry.lastUsedMs = Date.now();
+      this.#records.note(entry, told);
+      return this.#changed(id);
+    }
     // The name is written last, because it is what the client is told.
-    const described = this.#records.describe(entry, (metadata) => ({
-      ...metadata,
-      lastTagTime: new Date().toISOString(),
-    }));
-    const previous = await this.#references.change(new Map(keys.map((key) => [key, id])), described);
+    const previous = await this.#references.change(changes, this.#records.describe(entry, told));
     entry.lastUsedMs = Date.now();
     this.#changed(id, ...previous);
   }

@@ -1,4 +1,5 @@
 /** BuildKit's control service: builds, their progress and history, and the cache. */
+import { setImmediate as nextLoop } from 'node:timers/promises';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { isMutable } from '../../build/cache/usage-filter.js';
 import { internal, notFound } from '../../errors/engine-error.js';
@@ -107,7 +108,7 @@ export async function solve(
   request: SolveRequest,
   { signal }: Pick<CallContext, 'signal'>,
 ): Promise<{ exporterResponse: Record<string, string> }> {
-  const { jobs, history, worker } = parts;
+  const { jobs, history } = parts;
   const { ref } = request;
   if (ref === '' || ref.length > MAX_REF_CHARS) throw internal('a build needs a reference');
   if (jobs.get(ref) !== undefined) throw internal(`job ID ${ref} exists`);
@@ -128,18 +129,39 @@ export async function solve(
     throw error;
   } finally {
     job.cancel();
-    await job.progress.end().catch(() => undefined);
+    const logged = job.progress.end();
+    logged.catch(() => undefined);
     if (record === undefined) setTimeout(() => jobs.end(job), REMEMBERED_MS).unref();
     else {
       const error = failure && encodeStatus(describeError(failure.error));
-      const completedMs = Date.now();
+      const failed = error && { error: error.toString('base64') };
       const { counts } = job.progress;
-      await history.complete(
-        { ...record, completedMs, exporterResponse, counts, ...(error && { error: error.toString('base64') }) },
-        error ? [errorAttachment(error)] : await attachmentsOf(job, worker.platforms[0]),
-      );
-      jobs.end(job);
+      const ended = { ...record, completedMs: Date.now(), exporterResponse, counts, ...failed };
+      void keep(parts, job, ended, { error, logged });
     }
+  }
+}
+
+interface BuildEnd {
+  /** google.rpc.Status */
+  readonly error: Buffer | undefined;
+  /** Resolves when its log is on the disk. */
+  readonly logged: Promise<unknown>;
+}
+
+/** Puts a build that has ended into the history. The client has its answer first, and what it asks next comes later. */
+async function keep(
+  { history, jobs, worker }: ControlParts,
+  job: BuildJob,
+  ended: BuildRecord,
+  { error, logged }: BuildEnd,
+): Promise<void> {
+  await nextLoop();
+  try {
+    const documents = error ? [errorAttachment(error)] : await attachmentsOf(job, worker.platforms[0]).catch(() => []);
+    void history.complete(ended, documents, logged);
+  } finally {
+    jobs.end(job);
   }
 }
 

@@ -35,11 +35,13 @@ export class BuildKitDoor {
   readonly #sessions: Sessions;
   readonly #jobs = new BuildJobs();
   readonly #server: GrpcServer;
+  readonly #history: BuildHistory;
   /** Builds that are ordered by `POST /build`. */
   readonly classic: ClassicBuilds;
 
   constructor({ sessions, history, solver, worker, bodies, sources }: DoorParts) {
     this.#sessions = sessions;
+    this.#history = history;
     const jobs = this.#jobs;
     const control = { jobs, sessions, history, solver, worker };
     this.classic = new ClassicBuilds({ ...control, bodies });
@@ -62,6 +64,11 @@ export class BuildKitDoor {
     this.#jobs.cancelAll();
     this.#sessions.closeAll();
     this.#server.close();
+  }
+
+  /** Resolves when the history of builds is on the disk. */
+  settled(): Promise<void> {
+    return this.#history.settled();
   }
 
   async #grpc(x: Exchange): Promise<void> {

@@ -21,6 +21,7 @@ import {
   type ServerDuplexStream,
   type UntypedHandleCall,
 } from '@grpc/grpc-js';
+import { step } from '../../text/steps.js';
 import { decode, encode, MAX_MESSAGE_BYTES } from './grpc-messages.js';
 import { statusOf } from './grpc-status.js';
 
@@ -51,7 +52,7 @@ export function unary<Input extends DescMessage, Output extends DescMessage>(
     call.on('cancelled', () => aborter.abort());
     const context = contextOf(aborter, call);
     Promise.resolve()
-      .then(() => handler(decode(method.input, call.request), context))
+      .then(() => step(`grpc.${method.name}`, () => handler(decode(method.input, call.request), context)))
       .then(
         (output) => callback(null, encode(method.output, output)),
         (error: unknown) => callback(statusOf(error)),
@@ -77,7 +78,7 @@ export function serverStream<Input extends DescMessage, Output extends DescMessa
       }
       call.end();
     };
-    send().catch((error: unknown) => {
+    step(`grpc.${method.name}`, send).catch((error: unknown) => {
       if (!aborter.signal.aborted) call.emit('error', statusOf(error));
     });
   };

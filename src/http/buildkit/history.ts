@@ -64,6 +64,8 @@ export class BuildHistory {
   /** The sizes of the logs of builds that have ended. */
   readonly #logBytes = new Map<string, number>();
   readonly #listeners = new Set<Listener>();
+  /** Builds that have ended and are not on the disk yet. */
+  readonly #writing = new Map<string, Promise<void>>();
   #ready: Promise<void> | undefined;
 
   constructor(
@@ -78,6 +80,7 @@ export class BuildHistory {
   /** Makes room for a build. Resolves with the path of its log. */
   async begin(record: BuildRecord): Promise<string> {
     await this.#load();
+    await this.#writing.get(record.ref);
     const directory = this.#directory(record.ref);
     await rm(directory, { recursive: true, force: true });
     await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -88,37 +91,50 @@ export class BuildHistory {
     return join(directory, LOG);
   }
 
-  /** Keeps a build that has ended, with documents about it. */
-  async complete(ended: BuildRecord, documents: readonly Attachment[] = []): Promise<void> {
-    let record = ended;
+  /**
+   * Keeps a build that has ended, with documents about it. Everybody finds it at once. The promise resolves when it is
+   * on the disk, which the client of the build need not wait for: a kill in that moment loses the record of a build,
+   * and nothing that it has made.
+   * @param logged resolves when its log is on the disk.
+   */
+  async complete(ended: BuildRecord, documents: readonly Attachment[], logged: Promise<unknown>): Promise<void> {
+    const { ref } = ended;
+    const described = documents.map(describe);
+    const record = { ...ended, attachments: described.map(({ descriptor }) => descriptor) };
+    const writing = this.#write(record, described, logged);
+    this.#writing.set(ref, writing);
+    this.#ended.set(ref, record);
+    this.#active.delete(ref);
+    this.#tell('complete', record);
+    await writing;
+    if (this.#writing.get(ref) === writing) this.#writing.delete(ref);
+    await this.#trim().catch(() => undefined);
+  }
+
+  async #write(record: BuildRecord, documents: readonly Described[], logged: Promise<unknown>): Promise<void> {
+    const directory = this.#directory(record.ref);
     try {
-      const attachments = await this.#attach(ended.ref, documents);
-      record = { ...ended, attachments };
-      await replaceFile(join(this.#directory(record.ref), RECORD), JSON.stringify(record));
-      await this.#add(record);
-      await this.#trim();
+      await Promise.all([
+        logged.catch(() => undefined),
+        ...documents.map(({ name, bytes }) => replaceFile(join(directory, name), bytes)),
+      ]);
+      await replaceFile(join(directory, RECORD), JSON.stringify(record));
+      await this.#measure(record.ref);
     } catch (err) {
       // The build itself is done: only its record is lost.
       this.#logger.warn({ err }, 'the record of a build could not be written');
+      if (this.#ended.get(record.ref) === record) this.#ended.delete(record.ref);
     }
-    this.#active.delete(record.ref);
-    this.#tell('complete', record);
   }
 
-  async #add(record: BuildRecord): Promise<void> {
-    const log = await stat(join(this.#directory(record.ref), LOG)).catch(() => undefined);
-    this.#logBytes.set(record.ref, log?.size ?? 0);
-    this.#ended.set(record.ref, record);
+  /** Resolves when all builds that have ended are on the disk. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#writing.values());
   }
 
-  async #attach(ref: string, documents: readonly Attachment[]): Promise<AttachmentDescriptor[]> {
-    const described: AttachmentDescriptor[] = [];
-    for (const { bytes, ...facts } of documents) {
-      const hex = createHash('sha256').update(bytes).digest('hex');
-      await replaceFile(join(this.#directory(ref), hex), bytes);
-      described.push({ ...facts, digest: `sha256:${hex}`, sizeBytes: bytes.length });
-    }
-    return described;
+  async #measure(ref: string): Promise<void> {
+    const log = await stat(join(this.#directory(ref), LOG)).catch(() => undefined);
+    this.#logBytes.set(ref, log?.size ?? 0);
   }
 
   /** Finds a document of any build; undefined when there is none with this digest. */
@@ -126,8 +142,9 @@ export class BuildHistory {
     await this.#load();
     for (const { ref, attachments = [] } of this.#ended.values()) {
       const found = attachments.find((one) => one.digest === digest);
-      if (found !== undefined)
-        return { path: join(this.#directory(ref), digest.slice('sha256:'.length)), sizeBytes: found.sizeBytes };
+      if (found === undefined) continue;
+      await this.#writing.get(ref);
+      return { path: join(this.#directory(ref), digest.slice('sha256:'.length)), sizeBytes: found.sizeBytes };
     }
     return undefined;
   }
@@ -145,12 +162,14 @@ export class BuildHistory {
   /** Yields the log of a build that has ended; undefined when there is no such build. */
   async log(ref: string): Promise<AsyncGenerator<Buffer> | undefined> {
     await this.#load();
+    await this.#writing.get(ref);
     return this.#ended.has(ref) ? readMessages(join(this.#directory(ref), LOG)) : undefined;
   }
 
   /** @throws EngineError not-found. */
   async pin(ref: string, pinned: boolean): Promise<void> {
     await this.#load();
+    await this.#writing.get(ref);
     const record = this.#ended.get(ref);
     if (record === undefined) throw notFound(`build ${ref} not found`);
     const next = { ...record, pinned };
@@ -169,6 +188,7 @@ export class BuildHistory {
     const record = this.#ended.get(ref);
     if (record === undefined) return false;
     this.#ended.delete(ref);
+    await this.#writing.get(ref);
     this.#logBytes.delete(ref);
     await rm(this.#directory(ref), { recursive: true, force: true });
     this.#tell('deleted', record);
@@ -200,7 +220,10 @@ export class BuildHistory {
       const record = await readRecord(join(this.#root, name, RECORD));
       if (record === undefined || this.#directory(record.ref) !== join(this.#root, name))
         await rm(join(this.#root, name), { recursive: true, force: true });
-      else await this.#add(record);
+      else {
+        await this.#measure(record.ref);
+        this.#ended.set(record.ref, record);
+      }
     }
     await this.#trim();
   }
@@ -220,6 +243,18 @@ export class BuildHistory {
       await this.#drop(ref);
     }
   }
+}
+
+/** A document under the name that its file has. */
+interface Described {
+  readonly name: string;
+  readonly bytes: Buffer;
+  readonly descriptor: AttachmentDescriptor;
+}
+
+function describe({ bytes, ...facts }: Attachment): Described {
+  const name = createHash('sha256').update(bytes).digest('hex');
+  return { name, bytes, descriptor: { ...facts, digest: `sha256:${name}`, sizeBytes: bytes.length } };
 }
 
 async function readRecord(path: string): Promise<BuildRecord | undefined> {
