@@ -1,10 +1,12 @@
 /** A directory of a client's, whose files come when a build needs them. */
+import { cleanPath } from '../../build/files/paths.js';
 import { readSmallFile, readSmallFiles, type SmallFiles } from '../../build/files/small-file.js';
 import { withinRoom } from '../../build/sources/disk-room.js';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import type { CountBytes } from '../../ports/build.js';
 import type { ContextCache, ReceivingDirectory } from './context-cache.js';
-import type { CallMetadata } from './grpc-client.js';
+import type { CallMetadata, MessageCall } from './grpc-client.js';
+import { receiveSmallFiles } from './receive-small-files.js';
 import { receiveTree } from './receive-tree.js';
 import type { Session, Sessions } from './session.js';
 
@@ -36,11 +38,40 @@ export class ClientDirectory {
     this.#parts = parts;
   }
 
-  /** Resolves with small files by their paths; those that are missing are left out. */
+  /**
+   * Resolves with small files by their paths; those that are missing are left out. They come into memory; only what
+   * links are to lead to is written into a directory first.
+   */
   async smallFiles(paths: readonly string[], bytes: CountBytes = () => undefined): Promise<SmallFiles> {
+    const session = await this.#session();
+    const clean = new Map(paths.map((path) => [path, cleanPath(path).slice(1)]));
+    const wanted = new Set(clean.values());
+    const files = wanted.has('') ? undefined : await this.#inMemory(session, wanted, paths, bytes);
+    if (files === undefined) return this.#throughDirectory(session, paths, bytes);
+    return new Map(
+      paths.flatMap((path) => {
+        const file = files.get(clean.get(path) ?? '');
+        return file === undefined ? [] : [[path, file] as const];
+      }),
+    );
+  }
+
+  #inMemory(
+    session: Session,
+    paths: ReadonlySet<string>,
+    follow: readonly string[],
+    bytes: CountBytes,
+  ): Promise<ReadonlyMap<string, Buffer> | undefined> {
+    return explained(async () => {
+      const call = this.#open(session, { exclude: [], follow }, this.#parts.signal);
+      return receiveSmallFiles({ call, paths, maxBytes: MAX_SMALL_BYTES, bytes });
+    });
+  }
+
+  async #throughDirectory(session: Session, paths: readonly string[], bytes: CountBytes): Promise<SmallFiles> {
     const directory = await this.#parts.contexts.passing();
     try {
-      await this.#receive(await this.#session(), directory, { exclude: [], follow: paths }, bytes);
+      await this.#receive(session, directory, { exclude: [], follow: paths }, bytes);
       return await readSmallFiles(paths, (path) => readSmallFile(directory.path, path, MAX_SMALL_BYTES));
     } finally {
       await directory.release();
@@ -71,30 +102,41 @@ export class ClientDirectory {
   async #receive(
     session: Session,
     directory: ReceivingDirectory,
-    { exclude, follow }: Selection,
+    selection: Selection,
     bytes: CountBytes,
   ): Promise<void> {
-    const { name, signal } = this.#parts;
-    const metadata = {
-      ...values('dir-name', [name]),
-      ...values('exclude-patterns', exclude),
-      ...values('followpaths', follow),
-    };
+    const { signal } = this.#parts;
     const { writeFiles, noteDigests } = this.#parts.contexts.work;
     const { path: root, digests: path } = directory;
     const keeping = path !== undefined && {
       noteDigests: (records: readonly Uint8Array[]) => noteDigests({ path, root, records }),
     };
-    try {
-      // A client may send more than it has described, and without end.
-      await withinRoom(directory.path, signal, async (abort) => {
-        const call = session.client.open(DIFF_COPY, { metadata, signal: abort });
+    // A client may send more than it has described, and without end.
+    await explained(() =>
+      withinRoom(directory.path, signal, async (abort) => {
+        const call = this.#open(session, selection, abort);
         await receiveTree({ root, call, progress: { bytes }, writeFiles, ...keeping });
-      });
-    } catch (error) {
-      if (isEngineError(error, 'not-implemented')) throw invalid('no local sources enabled', { cause: error });
-      throw error;
-    }
+      }),
+    );
+  }
+
+  #open(session: Session, { exclude, follow }: Selection, signal: AbortSignal): MessageCall {
+    const metadata = {
+      ...values('dir-name', [this.#parts.name]),
+      ...values('exclude-patterns', exclude),
+      ...values('followpaths', follow),
+    };
+    return session.client.open(DIFF_COPY, { metadata, signal });
+  }
+}
+
+/** Runs a transfer, and names what a client lacks that has no service for it. */
+async function explained<T>(transfer: () => Promise<T>): Promise<T> {
+  try {
+    return await transfer();
+  } catch (error) {
+    if (isEngineError(error, 'not-implemented')) throw invalid('no local sources enabled', { cause: error });
+    throw error;
   }
 }
 

@@ -5,13 +5,14 @@ import { isBadArchive } from '../../build/tar-context.js';
 import { EngineError, isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { RemoteOrder } from '../../ports/build-sources.js';
 import type { ArchiveSource, PieceSource } from '../../ports/archives.js';
-import type { BuildContext, BuildMaterial } from '../../ports/build.js';
+import type { BuildContext, BuildMaterial, CountBytes } from '../../ports/build.js';
 import { directoryContext, inStep, type OrderedBuild } from './ordered-build.js';
 import type { RequestBodies } from './request-bodies.js';
 import { pulledBytes } from './session-services.js';
 
 /** An archive on the client's standard input has an address of this host. */
 const UPLOAD = 'http://buildkit-session/';
+const IGNORE_FILE = '.dockerignore';
 
 export interface ClosableContext extends BuildContext {
   /** Removes the files. */
@@ -43,7 +44,7 @@ export async function openMainContext(
 ): Promise<OpenContext> {
   const { remoteContext, contextDirectory } = build.attrs;
   if (remoteContext === undefined) {
-    const context = directoryContext(build.directory(contextDirectory));
+    const context = askedAhead(directoryContext(build.directory(contextDirectory)), IGNORE_FILE);
     return { context, hasDockerfile: false, close: () => Promise.resolve() };
   }
   const hasDockerfile = !build.order.attrs.has('dockerfilekey');
@@ -61,6 +62,23 @@ export async function openMainContext(
     ),
   );
   return { context, hasDockerfile, close: () => context.close() };
+}
+
+/** Asks for a file at once that nearly every build reads soon, so that the client need not be waited for then. */
+function askedAhead(context: BuildContext, path: string): BuildContext {
+  let total = 0;
+  let count: CountBytes = (bytes) => (total = bytes);
+  const asked = context.readFile(path, (bytes) => count(bytes));
+  asked.catch(() => undefined);
+  return {
+    readFile: (name, bytes) => {
+      if (name !== path) return context.readFile(name, bytes);
+      if (bytes !== undefined) count = bytes;
+      if (total > 0) bytes?.(total);
+      return asked;
+    },
+    tree: (...order) => context.tree(...order),
+  };
 }
 
 /** BuildKit finds a bad archive out when it looks for the Dockerfile. */

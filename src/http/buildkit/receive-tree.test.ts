@@ -21,6 +21,7 @@ import { goModeOf } from './file-stat.js';
 import type { MessageCall } from './grpc-client.js';
 import { decode, encode } from './grpc-messages.js';
 import { Packet_Type, PacketSchema, type StatSchema } from './proto/gen/session_pb.js';
+import { receiveSmallFiles } from './receive-small-files.js';
 import { receiveTree } from './receive-tree.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'receive-'));
@@ -187,4 +188,53 @@ test('digests of small files that have come are those that reading gives, and of
   writeFileSync(join(root, 'f000'), '-f000');
   assert.equal(known.find(lstat('f000')), undefined);
   assert.equal(digestOf(digests), digestOf());
+});
+
+describe('small files', () => {
+  const wanted = (packets: readonly Packet[], asked?: number[]): Promise<ReadonlyMap<string, Buffer> | undefined> =>
+    receiveSmallFiles({
+      call: client(packets, asked),
+      paths: new Set(['sub/Dockerfile', 'sub/missing']),
+      maxBytes: 8,
+      bytes: () => undefined,
+    });
+  const there = [stat('sub', DIRECTORY), stat('sub/Dockerfile', FILE, { size: 8n })];
+
+  test('come into memory, in pieces, and what is missing is left out', async () => {
+    const asked: number[] = [];
+    const found = await wanted([...there, LAST, data(1, 'FROM'), data(1, ' x\r\n'), data(1, '')], asked);
+    assert.deepEqual([...(found ?? [])].map(String), ['sub/Dockerfile,FROM x\r\n']);
+    assert.deepEqual(asked, [1]);
+    assert.deepEqual([...((await wanted([LAST])) ?? [1])], []);
+  });
+
+  test('whatever else is there is left to the disk', async () => {
+    const [directory] = there;
+    if (directory === undefined) assert.fail();
+    for (const packets of [
+      [directory, stat('sub/Dockerfile', LINK, { linkname: 'other' })],
+      [directory, stat('sub/Dockerfile', FIFO)],
+      [directory, stat('sub/Dockerfile', DIRECTORY)],
+      [directory, stat('sub/Dockerfile', FILE, { size: 9n })],
+      [directory, stat('sub/Dockerfile', FILE, { linkname: 'sub' })],
+      [directory, stat('sub/another', FILE)],
+      [stat('sub', FILE)],
+      [stat('other', DIRECTORY)],
+      // It is longer than it was said to be.
+      [...there, LAST, data(1, '123456789')],
+    ])
+      assert.equal(await wanted(packets), undefined);
+  });
+
+  test('a client that breaks the rules is refused', async () => {
+    for (const [packets, words] of [
+      [[stat('../sub', DIRECTORY)], /escape check/],
+      [[...there, stat('sub', DIRECTORY)], /out of order/],
+      [[...there, LAST, LAST], /behind the last one/],
+      [[...there, LAST, data(0, 'x')], /invalid file request 0/],
+      [[...there, LAST, data(1, 'x')], /before its end/],
+      [[{ type: Packet_Type.ERR, data: Buffer.from('no') }], /error from sender: no/],
+    ] as const)
+      await assert.rejects(wanted(packets), words);
+  });
 });
