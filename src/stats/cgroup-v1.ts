@@ -1,9 +1,7 @@
 /** Reads counters of a container from the controllers of cgroup v1. */
 import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
 import type { CgroupReader, CgroupUsage } from './cgroup-reader.js';
-import { readKernelFile } from './kernel-file.js';
 import { namedNumbers, oneNumber, pick, ticksToNs } from './counters.js';
 
 const MEMORY_STATS = [
@@ -62,11 +60,11 @@ export function openCgroupV1(controllers: ReadonlyMap<string, string>): CgroupRe
   const ofSchedulers = blockIoFiles(SCHEDULERS);
   const ofThrottle = blockIoFiles([THROTTLE]);
   return {
-    read(group) {
+    read(group, files) {
       const file: GroupFile = (controller, name) => {
         const [mount, path] = [controllers.get(controller), group(controller)];
         // A missing controller counts nothing; a missing group is noticed below.
-        return mount === undefined || path === undefined ? undefined : readKernelFile(join(mount, path, name));
+        return mount === undefined || path === undefined ? undefined : files.read(mount + path, name);
       };
       const [cpu, memory] = [readCpu(file), readMemory(file)];
       if (!cpu.isThere && !memory.isThere) return undefined;

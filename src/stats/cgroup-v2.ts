@@ -1,8 +1,6 @@
 /** Reads counters of a container from the unified hierarchy of cgroup v2. */
-import { join } from 'node:path';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
 import type { CgroupReader } from './cgroup-reader.js';
-import { readKernelFile } from './kernel-file.js';
 import { namedNumbers, oneNumber, pick } from './counters.js';
 
 const NS_PER_US = 1000n;
@@ -43,11 +41,12 @@ const MEMORY_LINES = [
 
 export function openCgroupV2(mountPoint: string): CgroupReader {
   return {
-    read(group) {
+    read(group, files) {
       const path = group('');
       if (path === undefined) return undefined;
       // A controller that is not switched on has no files.
-      const file = (name: string): string | undefined => readKernelFile(join(mountPoint, path, name));
+      const directory = mountPoint + path;
+      const file = (name: string): string | undefined => files.read(directory, name);
       const cpuText = file('cpu.stat');
       if (cpuText === undefined) return undefined;
       const cpu = namedNumbers(cpuText);

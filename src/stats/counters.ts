@@ -14,9 +14,14 @@ export function oneNumber(text: string | undefined, otherwise: bigint): bigint {
 /** Parses lines of `name number`. */
 export function namedNumbers(text: string | undefined): Map<string, bigint> {
   const numbers = new Map<string, bigint>();
-  for (const line of text?.split('\n') ?? []) {
-    const [name = '', value = ''] = line.split(' ');
-    if (NUMBER.test(value)) numbers.set(name, BigInt(value));
+  if (text === undefined) return numbers;
+  for (let at = 0; at < text.length;) {
+    const newline = text.indexOf('\n', at);
+    const end = newline === -1 ? text.length : newline;
+    const space = text.indexOf(' ', at);
+    const value = space === -1 || space > end ? '' : text.slice(space + 1, end);
+    if (NUMBER.test(value)) numbers.set(text.slice(at, space), BigInt(value));
+    at = end + 1;
   }
   return numbers;
 }

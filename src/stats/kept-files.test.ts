@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { KeptFiles } from './kept-files.js';
+
+test('files stay open while they are read, but not for longer, and only so many', (t) => {
+  const root = mkdtempSync(join(tmpdir(), 'engined-kept-'));
+  t.after(() => rmSync(root, { recursive: true }));
+  const [a, b] = [join(root, 'a'), join(root, 'b')];
+  for (const [dir, name] of [
+    [a, 'one'],
+    [a, 'two'],
+    [b, 'one'],
+    [b, 'two'],
+  ] as const) {
+    mkdirSync(dir, { recursive: true });
+    writeFileSync(join(dir, name), `${dir} ${name}`);
+  }
+  let now = 10_000;
+  const files = new KeptFiles(() => now, 3);
+  const readAll = (...dirs: string[]): void => {
+    files.begin();
+    for (const dir of dirs)
+      for (const name of ['one', 'two', 'missing'])
+        assert.equal(files.read(dir, name), name === 'missing' ? undefined : `${dir} ${name}`);
+  };
+  readAll(a, b);
+  assert.equal(files.count, 3);
+  writeFileSync(join(a, 'one'), 'longer than before, and read anew');
+  assert.equal(files.read(a, 'one'), 'longer than before, and read anew');
+  writeFileSync(join(a, 'one'), 'x'.repeat(100_000));
+  assert.equal(files.read(a, 'one')?.length, 100_000);
+  now += 4000;
+  files.begin();
+  files.read(b, 'one');
+  now += 4000;
+  files.begin();
+  assert.equal(files.count, 1);
+  now += 6000;
+  files.begin();
+  assert.equal(files.count, 0);
+});
