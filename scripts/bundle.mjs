@@ -30,7 +30,12 @@ const common = {
   logLevel: 'warning',
 };
 /** Not ours to bundle: native, or optional and not installed. */
-const external = ['uWebSockets.js', '@napi-rs/nice', 'dtrace-provider', 'mv', 'source-map-support'];
+const external = ['uWebSockets.js', '@napi-rs/nice'];
+/**
+ * The logger looks for these, for what the daemon does not do: probes, files that it turns over, places in sources.
+ * They and what they load would be compiled anew at each start.
+ */
+const ABSENT = /^(dtrace-provider|mv|source-map-support)$/;
 
 /** Replaces a piece of a dependency's text. Throws when another version of it no longer has the piece. */
 function replaced(path, piece, by) {
@@ -62,6 +67,8 @@ const threadParts = {
 const daemonParts = {
   name: 'daemon-parts',
   setup({ onLoad, onResolve }) {
+    onResolve({ filter: ABSENT }, () => ({ path: 'absent', namespace: 'absent' }));
+    onLoad({ filter: /^absent$/, namespace: 'absent' }, () => ({ contents: 'module.exports = null;' }));
     onResolve({ filter: /^node:worker_threads$/ }, ({ importer }) =>
       importer.includes('/piscina/dist/worker_pool/') ? { path: compiled('workers/held-worker.js') } : undefined,
     );
