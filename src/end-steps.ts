@@ -31,6 +31,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['supervisor of plugins', ({ parts }) => parts.drivers.pluginSupervisor.stop()],
   ['supervisor', (life) => life.parts.drivers.supervisor.stop({ leavesTasks: leavesTasks(life) })],
   ['output of containers', ({ parts }) => parts.lives.ios.leaveAll()],
+  ['records', ({ parts }) => parts.drivers.records.close()],
   ['authorization plugins', ({ parts }) => parts.authorization.close()],
   ['events', ({ parts }) => parts.drivers.events.close()],
   ['kept replies', ({ parts }) => parts.drivers.keptReplies.close()],

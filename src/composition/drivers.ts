@@ -19,6 +19,7 @@ import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
 import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
 import { giveUpMigration } from '../inventory/migration/unfinished.js';
+import type { Owner } from '../ports/id-maps.js';
 import type { Logger } from '../ports/logger.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { LayerStore } from '../ports/storage.js';
@@ -33,6 +34,7 @@ import { driverPath, SNAPSHOTTER_FEATURE, snapshotterRow } from '../storage/driv
 import { checkOwnOptions, driverCandidates, snapshotterOf } from '../storage/drivers/selection.js';
 import { type DriverLayerStore, openLayerStore } from '../storage/layers/layer-store.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
+import { readRunRecord, writeRunRecord } from '../storage/run-record.js';
 import { Volumes } from '../storage/volumes.js';
 import { rootOwner } from '../sys/users/id-maps.js';
 import { inheritedLimits } from '../sys/process/limits.js';
@@ -82,12 +84,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const networkPlugins = new ProtocolNetworkPlugins({ places: pluginPlaces });
   const network = composeNetworks(base, networkPlugins);
   const logPlugins = new ProtocolLogPlugins({ places: pluginPlaces });
-  const records = new ContainerRecords(
-    join(dataRoot, driverPath(layers.place, 'containers')),
-    { write: writeRecord, read: readRecord, urgent: base.reserve.urgent },
-    owner,
-    creationDefaults(config),
-  );
+  const records = composeRecords(base, layers.place, owner);
   const volumePlugins = new ProtocolVolumePlugins({ places: pluginPlaces });
   const volumes = new Volumes({ root: join(dataRoot, 'volumes'), workers: pool, plugins: volumePlugins, owner });
   const inherited = inheritedLimits();
@@ -138,6 +135,23 @@ async function seccompProfile(option: string): Promise<SeccompProfile | 'builtin
 }
 
 /** @param keeper runs the supervisor, whose namespace of plugins this is; undefined: it is that of containers. */
+function composeRecords({ dataRoot, execRoot, live, reserve, log }: Base, store: string, owner: Owner) {
+  return new ContainerRecords(
+    join(dataRoot, driverPath(store, 'containers')),
+    join(execRoot, 'records', store),
+    {
+      write: writeRecord,
+      read: readRecord,
+      writeForRun: writeRunRecord,
+      readForRun: readRunRecord,
+      urgent: reserve.urgent,
+      failed: (id, error) => log.error({ err: error, container: id }, 'record not saved'),
+    },
+    owner,
+    creationDefaults(live.fixed),
+  );
+}
+
 function composeSupervisor({ live, settings, execRoot, supervisorRoot, log }: Base, keeper?: SupervisorProcess) {
   const config = live.fixed;
   return createSupervisor({

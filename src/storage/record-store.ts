@@ -5,7 +5,7 @@
 import { readFile, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { dataLoss, messageOf } from '../errors/engine-error.js';
-import { replaceFile, type Survives, syncDirectory } from '../sys/files/durable-file.js';
+import { replaceFile, syncDirectory } from '../sys/files/durable-file.js';
 
 /** Version of the envelope, not of the value in it. */
 const VERSION = 1;
@@ -15,8 +15,8 @@ const VERSION = 1;
  * one to finish wins. The directory must exist.
  * @throws the errno error of the file system, with nothing changed.
  */
-export async function writeRecord(path: string, value: unknown, survives?: Survives): Promise<void> {
-  await replaceFile(path, recordText(value), survives);
+export async function writeRecord(path: string, value: unknown): Promise<void> {
+  await replaceFile(path, recordText(value));
 }
 
 /** Returns the text of a record, for writers that make it durable themselves. */

@@ -27,8 +27,10 @@ interface Inspection {
     readonly Running: boolean;
     readonly Pid: number;
     readonly ExitCode: number;
+    readonly StartedAt: string;
     readonly FinishedAt: string;
   };
+  readonly NetworkSettings: { readonly Networks: unknown };
 }
 
 before(async () => {
@@ -46,6 +48,11 @@ function ok(...args: string[]): Promise<string> {
 
 async function stateOf(name: string): Promise<Inspection['State']> {
   return (await callJson<Inspection>(engine.socketPath, 'GET', `/containers/${name}/json`)).State;
+}
+
+async function startOf(name: string): Promise<unknown> {
+  const { State, NetworkSettings } = await callJson<Inspection>(engine.socketPath, 'GET', `/containers/${name}/json`);
+  return { state: State.Status, startedAt: State.StartedAt, networks: NetworkSettings.Networks };
 }
 
 async function crashAndRestart(): Promise<void> {
@@ -66,8 +73,12 @@ test('a running container lives on, its state is true and its log is whole', asy
   );
   await waitFor('some output', async () => (await ok('logs', 'counter')).split('\n').length > 20);
   const before = await stateOf('counter');
+  // Its start survives the kill, though it is not durable yet.
+  await ok('run', '-d', '--name', 'young', registry.reference, 'sleep', '100');
+  const young = await startOf('young');
   await crashAndRestart();
 
+  assert.deepEqual(await startOf('young'), young);
   const state = await stateOf('counter');
   assert.deepEqual(
     { status: state.Status, running: state.Running, pid: state.Pid },

@@ -1,23 +1,33 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Survives } from '../../sys/files/durable-file.js';
 import type { ContainerRecord } from './container.record.js';
-import { ContainerRecords } from './records.js';
+import { ContainerRecords, type RecordIo } from './records.js';
 
 const recordOf = (name: string): ContainerRecord => ({ id: 'one', name }) as ContainerRecord;
 
-test('what is written together survives what the most demanding of its writers asked for', async () => {
-  const written: { name: string; survives: Survives }[] = [];
+/** Writes that end when they are told to. */
+function heldWrites(): { readonly io: RecordIo; readonly written: string[]; readonly finish: () => void } {
+  const written: string[] = [];
   let finish = (): void => undefined;
-  const records = new ContainerRecords('/nowhere', {
-    write: (_, value, survives) => {
-      written.push({ name: (value as ContainerRecord).name, survives });
-      return new Promise((resolve) => (finish = resolve));
-    },
+  const write = (what: string, value: unknown): Promise<void> => {
+    written.push(`${(value as ContainerRecord).name} ${what}`);
+    return new Promise((resolve) => (finish = resolve));
+  };
+  const io: RecordIo = {
+    write: (_, value) => write('durably', value),
+    writeForRun: (_path, _durable, value) => write('for the run', value),
     read: async () => undefined,
-    urgent: (write) => write(),
-  });
+    readForRun: async () => undefined,
+    urgent: (work) => work(),
+    failed: (_, error) => assert.fail(String(error)),
+  };
+  return { io, written, finish: () => finish() };
+}
+
+test('what is written together survives what the most demanding of its writers asked for', async () => {
+  const { io, written, finish } = heldWrites();
+  const records = new ContainerRecords('/nowhere', '/nowhere', io);
   const all = [records.saveForRun(recordOf('alone'))];
   await turn();
   // These come while the first one is being written.
@@ -26,13 +36,27 @@ test('what is written together survives what the most demanding of its writers a
   await turn();
   finish();
   await Promise.all(all);
-  all.push(records.saveForRun(recordOf('last')));
-  await turn();
-  finish();
-  await Promise.all(all);
-  assert.deepEqual(written, [
-    { name: 'alone', survives: 'kill' },
-    { name: 'newer', survives: 'power-cut' },
-    { name: 'last', survives: 'kill' },
-  ]);
+  assert.deepEqual(written, ['alone for the run', 'newer durably']);
+});
+
+test('what was written for the run only is durable soon, but not after something newer', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { io, written, finish } = heldWrites();
+  const records = new ContainerRecords('/nowhere', '/nowhere', io);
+  const done = async (write: Promise<void>): Promise<void> => {
+    await turn();
+    finish();
+    await write;
+  };
+  await done(records.saveForRunFirst(recordOf('first')));
+  t.mock.timers.tick(100);
+  await done(records.written('one'));
+  await done(records.saveForRun(recordOf('second')));
+  const third = records.save(recordOf('third'));
+  const closed = records.close();
+  await done(third);
+  await closed;
+  t.mock.timers.tick(100);
+  await records.written('one');
+  assert.deepEqual(written, ['first for the run', 'first durably', 'second for the run', 'third durably']);
 });

@@ -1,22 +1,26 @@
 /**
- * Container records on disk: `<root>/<id>/container.json`. Writes of one container are serialised and coalesced, the
- * newest wins; a removal renames the directory away first, so that after a crash the container is there whole or not at
- * all.
+ * Container records on disk: `<root>/<id>/container.json`. What is true only while the machine runs is first in
+ * `<run root>/<id>.json`, without a sync. Writes of one container are serialised and coalesced, the newest wins; a
+ * removal renames the directory away first, so that after a crash the container is there whole or not at all.
  */
 import { readdir, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { messageOf } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { inLanes } from '../../text/in-lanes.js';
 import { letPass } from '../../sys/users/id-access.js';
-import type { Survives } from '../../sys/files/durable-file.js';
 import type { Urgent } from '../../sys/files/reserve.js';
 import type { ContainerRecord, CreationDefaults } from './container.record.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
 
 export interface RecordIo {
-  write(path: string, value: unknown, survives: Survives): Promise<void>;
+  write(path: string, value: unknown): Promise<void>;
   read(path: string): Promise<unknown>;
+  /** Writes what counts instead of the file `durable` until that is written again, or the machine ends. */
+  writeForRun(path: string, durable: string, value: unknown): Promise<void>;
+  readForRun(path: string, durable: string): Promise<unknown>;
+  /** Told when a write that nobody waits for has failed. It is tried again. */
+  failed(id: string, error: unknown): void;
   /** Runs a write that does not wait for room on the disk. */
   readonly urgent: Urgent;
 }
@@ -33,10 +37,19 @@ export interface LoadedRecords {
 const REMOVED_PREFIX = '.removed-';
 const RECORD = 'container.json';
 
+const RUN_SUFFIX = '.json';
+/** A program that does little has ended by then, so that its run is written once. */
+const DURABLE_AFTER_MS = 100;
+/** The disk may be full. */
+const RETRY_MS = 5_000;
+
 interface Write {
   wanted: ContainerRecord | undefined;
   isUrgent: boolean;
-  survives: Survives;
+  isForRun: boolean;
+  /** This record is written for the run only. */
+  ahead: ContainerRecord | undefined;
+  timer: NodeJS.Timeout | undefined;
   running: Promise<void> | undefined;
 }
 
@@ -45,6 +58,7 @@ export class ContainerRecords {
 
   constructor(
     readonly root: string,
+    private readonly runRoot: string,
     private readonly io: RecordIo,
     /** Besides root, this owner may read the mounted files: it is the root of containers. */
     private readonly owner: Owner = { uid: 0, gid: 0 },
@@ -74,36 +88,53 @@ export class ContainerRecords {
    * the disk is full.
    */
   save(record: ContainerRecord, urgent = false): Promise<void> {
-    return this.#save(record, urgent, 'power-cut');
+    return this.#save(record, urgent, false);
   }
 
   /**
-   * Does the same for what is true only while the machine runs. It survives a kill of the daemon; after a power cut the
-   * record before it may be there. That costs half of the syncs.
+   * Does the same for what is true only while the machine runs: it survives a kill of the daemon when the promise
+   * resolves. A power cut leaves the record before it.
    */
   saveForRun(record: ContainerRecord): Promise<void> {
-    return this.#save(record, false, 'kill');
+    return this.#save(record, false, true);
   }
 
-  #save(record: ContainerRecord, urgent: boolean, survives: Survives): Promise<void> {
-    let write = this.#writes.get(record.id);
-    if (!write) {
-      write = { wanted: undefined, isUrgent: false, survives: 'kill', running: undefined };
-      this.#writes.set(record.id, write);
-    }
+  /** Does that, and makes it durable a moment later unless another record has come until then. */
+  async saveForRunFirst(record: ContainerRecord): Promise<void> {
+    const write = this.#writeOf(record.id);
+    await this.saveForRun(record);
+    this.#makeDurableLater(record.id, write, DURABLE_AFTER_MS);
+  }
+
+  #save(record: ContainerRecord, isUrgent: boolean, isForRun: boolean): Promise<void> {
+    const write = this.#writeOf(record.id);
     write.wanted = record;
-    write.isUrgent ||= urgent;
-    if (survives === 'power-cut') write.survives = survives;
+    write.isUrgent ||= isUrgent;
+    write.isForRun &&= isForRun;
     // A write under way may hold an older record: the one after it is ours.
-    const after = write.running ?? Promise.resolve();
-    const mine = after.catch(() => undefined).then(() => this.#flush(record.id, write));
-    write.running = mine;
-    return mine;
+    return enqueue(write, () => this.#flush(record.id, write));
+  }
+
+  #writeOf(id: string): Write {
+    const known = this.#writes.get(id);
+    if (known) return known;
+    const write: Write = {
+      wanted: undefined,
+      isUrgent: false,
+      isForRun: true,
+      ahead: undefined,
+      timer: undefined,
+      running: undefined,
+    };
+    this.#writes.set(id, write);
+    return write;
   }
 
   /** Returns the record of a container on disk, undefined when there is none. */
   async read(id: string): Promise<ContainerRecord | undefined> {
-    return (await this.io.read(join(this.dir(id), RECORD))) as ContainerRecord | undefined;
+    const durable = this.#file(id);
+    const ahead = await this.io.readForRun(this.#runFile(id), durable).catch(notThere);
+    return (ahead ?? (await this.io.read(durable))) as ContainerRecord | undefined;
   }
 
   /** Resolves when nothing of this container is being written, however that went. */
@@ -112,13 +143,54 @@ export class ContainerRecords {
   }
 
   async #flush(id: string, write: Write): Promise<void> {
-    const { wanted: record, isUrgent, survives } = write;
+    const { wanted: record, isUrgent, isForRun } = write;
     if (!record) return;
     write.wanted = undefined;
     write.isUrgent = false;
-    write.survives = 'kill';
-    const save = (): Promise<void> => this.io.write(join(this.dir(id), RECORD), record, survives);
+    write.isForRun = true;
+    if (!isForRun) return this.#makeDurable(id, write, { record, isUrgent });
+    await this.io.writeForRun(this.#runFile(id), this.#file(id), record);
+    write.ahead = record;
+  }
+
+  async #makeDurable(
+    id: string,
+    write: Write,
+    { record, isUrgent }: { readonly record: ContainerRecord; readonly isUrgent: boolean },
+  ): Promise<void> {
+    const save = (): Promise<void> => this.io.write(this.#file(id), record);
     await (isUrgent ? this.io.urgent(save) : save());
+    clearTimeout(write.timer);
+    if (write.ahead === undefined) return;
+    write.ahead = undefined;
+    await rm(this.#runFile(id), { force: true });
+  }
+
+  #makeDurableLater(id: string, write: Write, afterMs: number): void {
+    clearTimeout(write.timer);
+    const makeDurable = (): void => {
+      this.#catchUp(id, write).catch((error: unknown) => {
+        this.io.failed(id, error);
+        this.#makeDurableLater(id, write, RETRY_MS);
+      });
+    };
+    write.timer = setTimeout(makeDurable, afterMs).unref();
+  }
+
+  /** Makes what was written for the run durable, when all that came before is written. */
+  #catchUp(id: string, write: Write): Promise<void> {
+    return enqueue(write, async () => {
+      const { ahead: record } = write;
+      if (record) await this.#makeDurable(id, write, { record, isUrgent: false });
+    });
+  }
+
+  /** Resolves when all that was written is durable. */
+  async close(): Promise<void> {
+    await inLanes(this.#writes, async ([id, write]) => {
+      clearTimeout(write.timer);
+      await this.#catchUp(id, write).catch((error: unknown) => this.io.failed(id, error));
+    });
   }
 
   /** Takes the container off the disk. */
@@ -136,6 +208,9 @@ export class ContainerRecords {
     if (write) {
       write.wanted = undefined;
       await write.running?.catch(() => undefined);
+      clearTimeout(write.timer);
+      if (write.ahead) await rm(this.#runFile(id), { force: true });
+      write.ahead = undefined;
       this.#writes.delete(id);
     }
     const trash = this.#trash(id);
@@ -153,6 +228,14 @@ export class ContainerRecords {
   /** Removes what `retire` has kept. */
   async forget(id: string): Promise<void> {
     await rm(this.#trash(id), { recursive: true, force: true });
+  }
+
+  #file(id: string): string {
+    return join(this.dir(id), RECORD);
+  }
+
+  #runFile(id: string): string {
+    return join(this.runRoot, `${id}${RUN_SUFFIX}`);
   }
 
   #trash(id: string): string {
@@ -180,7 +263,8 @@ export class ContainerRecords {
         return;
       }
       try {
-        const record = (await this.io.read(join(dir, RECORD))) as ContainerRecord | undefined;
+        const saved = (await this.io.read(join(dir, RECORD))) as ContainerRecord | undefined;
+        const record = saved && (ahead.get(name) ?? saved);
         if (record) records.push({ ...(this.defaults && { defaults: this.defaults }), ...record });
         else {
           // A create that never got as far as its first record promised nothing to anybody.
@@ -191,7 +275,35 @@ export class ContainerRecords {
         damaged.push({ id: name, reason: messageOf(error) });
       }
     };
+    const ahead = await this.#loadAhead();
     await inLanes(await readdir(this.root), load);
     return { records, removed, retired, damaged };
   }
+
+  /** Reads the records that a killed daemon had written for the run only, and goes on with making them durable. */
+  async #loadAhead(): Promise<ReadonlyMap<string, ContainerRecord>> {
+    await makeDirectories(this.runRoot, { mode: 0o700 });
+    const ahead = new Map<string, ContainerRecord>();
+    await inLanes(await readdir(this.runRoot), async (name) => {
+      const id = basename(name, RUN_SUFFIX);
+      const path = join(this.runRoot, name);
+      const record = await this.io.readForRun(path, this.#file(id)).catch(notThere);
+      if (record === undefined) return rm(path, { force: true });
+      ahead.set(id, record as ContainerRecord);
+      const write = this.#writeOf(id);
+      write.ahead = record as ContainerRecord;
+      this.#makeDurableLater(id, write, DURABLE_AFTER_MS);
+    });
+    return ahead;
+  }
 }
+
+/** Does the work when all that was begun before it is done, whatever came of that. */
+function enqueue(write: Write, work: () => Promise<void>): Promise<void> {
+  const mine = (write.running ?? Promise.resolve()).catch(() => undefined).then(work);
+  write.running = mine;
+  return mine;
+}
+
+/** A record for the run whose container or file is gone counts for nothing. */
+const notThere = (): undefined => undefined;

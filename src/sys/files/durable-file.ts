@@ -15,19 +15,12 @@ export function isTemporary(name: string): boolean {
   return TEMP.test(name);
 }
 
-/** A change that survives a kill of the daemon only is undone by a power cut as a whole, or not at all. */
-export type Survives = 'power-cut' | 'kill';
-
 /**
  * Writes a file, with mode 0600; durable when the promise resolves. Concurrent writers of one path are safe, and the
  * last one to finish wins. The directory must exist.
  * @throws the errno error of the file system, with nothing changed.
  */
-export async function replaceFile(
-  path: string,
-  data: string | Uint8Array,
-  survives: Survives = 'power-cut',
-): Promise<void> {
+export async function replaceFile(path: string, data: string | Uint8Array): Promise<void> {
   const temp = temporaryPath(path);
   try {
     const file = await open(temp, 'wx', 0o600);
@@ -42,7 +35,7 @@ export async function replaceFile(
     await rm(temp, { force: true });
     throw error;
   }
-  if (survives === 'power-cut') await syncDirectory(dirname(path));
+  await syncDirectory(dirname(path));
 }
 
 interface DirectorySync {

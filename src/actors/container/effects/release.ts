@@ -30,16 +30,12 @@ export async function releaseContainer(tools: EffectTools, { record, told }: Rel
     ports: [],
     networks: Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }])),
   };
-  // The exit status must be durable before the supervisor forgets it; addresses may go meanwhile.
   const networkGone = deps.counted('release', () => leaveNetworks(telling, record));
   networkGone.catch(() => undefined);
-  await deps.records
-    .save(released, true)
-    .catch((error: unknown) =>
-      deps.log.error({ err: error, container: record.id }, 'the end of a container is not on disk'),
-    );
+  const { durable } = await saveEnd(deps, released);
   const results = await Promise.allSettled([
     networkGone,
+    durable,
     deps.tasks.delete(record.id).then(() => freeStreams(tools, record.id)),
     deps.layers.unmount(record.id),
     new VolumeUse(telling, record).close(),
@@ -48,6 +44,24 @@ export async function releaseContainer(tools: EffectTools, { record, told }: Rel
   ]);
   logFailures(deps, record.id, 'releasing a stopped container', results);
   return released;
+}
+
+/**
+ * Resolves when the exit status survives a kill of the daemon, which the supervisor may forget then: with its machine
+ * the supervisor forgets it anyway. The result waits until it is durable, which goes on meanwhile.
+ */
+async function saveEnd(deps: ContainerDeps, released: ContainerRecord): Promise<{ readonly durable: Promise<void> }> {
+  const isKept = await deps.records.saveForRun(released).then(
+    () => true,
+    () => false,
+  );
+  const durable = deps.records
+    .save(released, true)
+    .catch((error: unknown) =>
+      deps.log.error({ err: error, container: released.id }, 'the end of a container is not on disk'),
+    );
+  if (!isKept) await durable;
+  return { durable };
 }
 
 /** Tells of events, but not of those that an earlier daemon told. */

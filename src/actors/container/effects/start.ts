@@ -33,7 +33,7 @@ export async function startContainer(
   try {
     const confined = { ...before, appArmorProfile: deps.specs.appArmorProfile(effectiveHostConfig(before)) };
     const starting = withState(confined, { status: 'starting', startedAt: now(), error: '', oomKilled: false });
-    const saved = records.save(starting);
+    const saved = keepsRunning(starting) ? records.save(starting) : records.saveForRun(starting);
     // This marks a failure as handled; it is thrown where `saved` is awaited below.
     saved.catch(() => undefined);
     undo.add('volumes', () => volumes.close());
@@ -71,7 +71,7 @@ export async function startContainer(
       { status: 'running', pid, exitCode: 0 },
     );
     void records
-      .save(running)
+      .saveForRunFirst(running)
       .catch((error: unknown) => deps.log.error({ err: error, container: id }, 'record not saved'));
     return running;
   } catch (error) {
@@ -79,6 +79,10 @@ export async function startContainer(
     throw startError(error);
   }
 }
+
+/** After a power cut a container with a policy is started again, also when that came with the reply. */
+const keepsRunning = ({ hostConfig: { RestartPolicy } }: ContainerRecord): boolean =>
+  RestartPolicy.Name !== '' && RestartPolicy.Name !== 'no';
 
 async function mountRoot(deps: ContainerDeps, id: string, undo: Undo): Promise<string> {
   const { layers } = deps;
@@ -117,7 +121,7 @@ function specInput(deps: ContainerDeps, starting: ContainerRecord, opened: Opene
 }
 
 /**
- * Joins the networks while the runtime works, and saves the record with them, so that after a crash it is known what
+ * Joins the networks while the runtime works, and saves the record with them, so that after a kill it is known what
  * the container got. A power cut takes the networks away, too.
  * @param ready the network namespace that the runtime makes; undefined: the container has one already.
  */
