@@ -19,12 +19,13 @@ export interface NewCacheRecord {
   readonly isEmpty: boolean;
   /** Bytes that this record adds to those below. */
   readonly sizeBytes: number;
+  /** Time when the step was done, in ms since 1970. Absent: it was done just now. */
+  readonly createdAt?: number;
 }
 
 /** A record that is in use: neither it nor its layer goes before it is released. */
 export interface HeldRecord extends NewCacheRecord {
   readonly id: string;
-  /** ms since 1970. */
   readonly createdAt: number;
   release(): Promise<void>;
 }

@@ -68,14 +68,21 @@ function cached(shown: string): number {
   return new Set([...steps].flatMap(([, id]) => (shown.includes(`\n#${id} CACHED\n`) ? [id] : []))).size;
 }
 
+interface InspectedImage {
+  readonly Id: string;
+  readonly RootFS: { readonly Layers: readonly string[] };
+}
+
+function inspect(engine: Engine, name: string): Promise<InspectedImage> {
+  return callJson<InspectedImage>(engine.socketPath, 'GET', `/images/${encodeURIComponent(name)}/json`);
+}
+
 async function layersOf(engine: Engine, name: string): Promise<readonly string[]> {
-  const path = `/images/${encodeURIComponent(name)}/json`;
-  const { RootFS } = await callJson<{ readonly RootFS: { readonly Layers: readonly string[] } }>(
-    engine.socketPath,
-    'GET',
-    path,
-  );
-  return RootFS.Layers;
+  return (await inspect(engine, name)).RootFS.Layers;
+}
+
+async function idOf(engine: Engine, name: string): Promise<string> {
+  return (await inspect(engine, name)).Id;
 }
 
 describe('a cache that travels', { skip }, () => {
@@ -122,6 +129,7 @@ describe('a cache that travels', { skip }, () => {
       const again = await build(other, '--cache-from', `type=registry,ref=${ref}`, '-t', 'max:1');
       assert.equal(cached(again), 3, again);
       assert.deepEqual(await layersOf(second, 'max:1'), await layersOf(first, 'max:1'));
+      assert.equal(await idOf(second, 'max:1'), await idOf(first, 'max:1'), 'the times of steps come with the cache');
     }
   });
 

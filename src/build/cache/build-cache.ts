@@ -231,7 +231,7 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
     const stored: StoredRecord = {
       ...record,
       description: shortDescription(record.description),
-      createdAt: now,
+      createdAt: record.createdAt ?? now,
       lastUsedAt: now,
       usageCount: 1,
     };

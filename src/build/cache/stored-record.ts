@@ -16,7 +16,8 @@ export interface StoredRecord extends NewCacheRecord {
 }
 
 /** A record without that which its writing adds. */
-export type NewStoredRecord = Omit<StoredRecord, 'createdAt' | 'lastUsedAt' | 'usageCount'>;
+export type NewStoredRecord = Omit<StoredRecord, 'createdAt' | 'lastUsedAt' | 'usageCount'> &
+  Pick<NewCacheRecord, 'createdAt'>;
 
 const ID_LENGTH = 25;
 const ID = /^[0-9a-z]{25}$/;

@@ -130,5 +130,7 @@ async function bringIn({ tools, step, parent, signal }: StepWork, key: string, f
     layer: top,
     isEmpty,
     sizeBytes: isEmpty || top === undefined ? 0 : (layers.find(top)?.sizeBytes ?? 0),
+    // The image tells it, and is to be the same as that of the other build.
+    createdAt: Math.max(0, Math.min(found.createdAt, Date.now())),
   });
 }
