@@ -33,6 +33,21 @@ export class StepExecutor {
     else this.vertices.done(step, result?.isCached === true);
   }
 
+  /**
+   * Returns what the cache has of a step that reads no files: there is nothing to wait for. undefined: the step is to
+   * be looked up.
+   */
+  async known(work: StepWork): Promise<StepResult | undefined> {
+    const { step, tools } = work;
+    if (step.isFresh || step.sources.length > 0) return undefined;
+    const keys = await stepKeys(work);
+    const record = keys && (await tools.deps.cache.find(keys.own));
+    if (keys === undefined || record === undefined) return undefined;
+    const result = this.#resultOf(work, record, keys.portable, true);
+    this.ended(step, result, undefined);
+    return result;
+  }
+
   /** @throws EngineError with the step and its lines to blame. */
   async lookUp(work: StepWork): Promise<LookUp> {
     const { tools, step, signal } = work;

@@ -1,8 +1,9 @@
 /**
  * A build of BuildKit's clients as states: `planning` finds the steps, `solving` runs each that can begin as an actor
  * of its own, `exporting` makes the outputs, and `closing` gives back all that the build held. In `solving.advancing`
- * the plan is told which steps have ended and says which can begin; in `solving.waiting` steps run. After a failure no
- * step begins any more, and those that run are cancelled; `closing` comes when the last one has ended.
+ * the plan is told which steps have ended and says which can begin; those that the cache is known to have are over at
+ * once. In `solving.waiting` steps run. After a failure no step begins any more, and those that run are cancelled;
+ * `closing` comes when the last one has ended.
  */
 import { assign, enqueueActions, setup } from 'xstate';
 import type { EngineError } from '../../../errors/engine-error.js';
@@ -40,10 +41,10 @@ interface StepEvent {
 const MAX_RUNNING = 100;
 
 /** Tells the plan how steps have ended. Returns some that can begin now; after a failure, which cancels all, none. */
-function advance({ solve, running, ended, error }: Context): Advance {
+async function advance({ solve, running, ended, error }: Context): Promise<Advance> {
   for (const { digest, result } of ended) if (result) solve.complete(digest, result);
   if (error) solve.abort(error);
-  return { told: ended.length, inputs: error ? [] : solve.next(MAX_RUNNING - running) };
+  return { told: ended.length, inputs: error ? [] : await solve.next(MAX_RUNNING - running) };
 }
 
 export const solveMachine = setup({

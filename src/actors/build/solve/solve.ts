@@ -15,7 +15,7 @@ import { scannedStatements } from './scanned.js';
 import { recipeOf } from './recipe.js';
 import { PlanInputs } from './plan-inputs.js';
 import { Schedule } from './schedule.js';
-import type { PlannedStep } from './step.js';
+import type { PlannedStep, StepWork } from './step.js';
 import type { StepResult } from './step-result.js';
 import type { StepInput } from './step.machine.js';
 import { type SolveDeps, SolveTools } from './tools.js';
@@ -91,20 +91,36 @@ export class Solve {
     }
   }
 
-  /** Returns steps that can begin, so many at most. */
-  next(most: number): readonly StepInput[] {
+  /**
+   * Returns steps that can begin, so many at most. Those that the cache is known to have are done here and now: an
+   * actor for each of them would take longer than all else that they need.
+   */
+  async next(most: number): Promise<readonly StepInput[]> {
     const { schedule } = this.#parts();
-    return schedule.take(most).map((step) => {
-      const { parent, sources } = step;
-      const work = {
-        tools: this.#tools,
-        step,
-        parent: parent && schedule.resultOf(parent),
-        sources: sources.map((source) => schedule.resultOf(source)),
-        signal: this.#signal,
-      };
-      return { executor: this.#executor, work };
-    });
+    const inputs: StepInput[] = [];
+    while (inputs.length < most) {
+      const [step] = schedule.take(1);
+      if (step === undefined) break;
+      this.#signal.throwIfAborted();
+      const work = this.#workOf(step);
+      const known = await this.#executor.known(work);
+      if (known) schedule.complete(step.digest, known);
+      else inputs.push({ executor: this.#executor, work });
+      await turn();
+    }
+    return inputs;
+  }
+
+  #workOf(step: PlannedStep): StepWork {
+    const { schedule } = this.#parts();
+    const { parent, sources } = step;
+    return {
+      tools: this.#tools,
+      step,
+      parent: parent && schedule.resultOf(parent),
+      sources: sources.map((source) => schedule.resultOf(source)),
+      signal: this.#signal,
+    };
   }
 
   complete(digest: string, result: StepResult): void {
