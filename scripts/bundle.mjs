@@ -10,7 +10,7 @@
 import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
@@ -62,7 +62,7 @@ const threadParts = {
 
 /**
  * In the daemon: piscina starts threads from text, and YAML is parsed, and requests are traced, by code that is
- * compiled when it is used for the first time.
+ * compiled when it is used for the first time. Messages are described when one of their file is used.
  */
 const daemonParts = {
   name: 'daemon-parts',
@@ -79,6 +79,15 @@ const daemonParts = {
         const options = { ...common, supported, entryPoints: [path], format: 'cjs', write: false };
         return { contents: lazily((await build(options)).outputFiles[0].text, names) };
       });
+    onResolve({ filter: /\/\w+_pb\.js$/, namespace: 'file' }, ({ path, importer, resolveDir }) =>
+      importer.startsWith(compiled(''))
+        ? { path: relative(root, join(resolveDir, path)), namespace: 'on-first-use' }
+        : undefined,
+    );
+    onLoad({ filter: /./, namespace: 'on-first-use' }, ({ path }) => ({
+      contents: onFirstUse(join(root, path)),
+      resolveDir: root,
+    }));
     lazy(/\/runtime\/yaml\.js$/, ['parseYaml']);
     lazy(/\/telemetry\/traces\.js$/, ['openTraces']);
   },
@@ -108,6 +117,21 @@ const load = () => {
   return exported;
 };
 ${functions.join('\n')}`;
+}
+
+/**
+ * A module with the enumerations of the generated one at `path`, whose other constants are made when the first of them
+ * is used: decoding the descriptions of all messages takes a tenth of a start, which needs few of them.
+ */
+function onFirstUse(path) {
+  const text = readFileSync(path, 'utf8');
+  const enumerations = [...text.matchAll(/^export (var (\w+);\n\(function [^]*?^\}\)\(.*;)$/gm)];
+  const names = [...text.matchAll(/^export const (\w+)/gm)].map(([, name]) => name);
+  return `${enumerations.map(([, code, name]) => `${code}\nexports.${name} = ${name};`).join('\n')}
+let held;
+const get = (name) => (held ??= require(${JSON.stringify(path)}))[name];
+for (const name of ${JSON.stringify(names)})
+  Object.defineProperty(exports, name, { enumerable: true, get: () => get(name) });`;
 }
 
 /** Returns the facts of this build: the commit if there is a repository, and a time that SOURCE_DATE_EPOCH can fix. */

@@ -24,7 +24,7 @@ type BytesFrom = (offset: number) => AsyncIterable<Buffer>;
 
 export class ContainerdContent implements Content {
   readonly #connection: GrpcConnection;
-  readonly #service: UnaryClient<typeof ContentService>;
+  #calls: UnaryClient<typeof ContentService> | undefined;
   readonly #leases: ContainerdLeases;
 
   /** @param files where the supervisor has the files of blobs, if it takes some there. */
@@ -33,8 +33,12 @@ export class ContainerdContent implements Content {
     private readonly files?: BlobFiles,
   ) {
     this.#connection = connection;
-    this.#service = connection.unary(ContentService);
     this.#leases = new ContainerdLeases(connection);
+  }
+
+  /** Made when it is needed, as the one of leases. */
+  get #service(): UnaryClient<typeof ContentService> {
+    return (this.#calls ??= this.#connection.unary(ContentService));
   }
 
   async sizeOf(digest: Digest): Promise<number | undefined> {

@@ -11,10 +11,16 @@ const COLLECTION_MS = 60 * 60_000;
 const EXPIRE_LABEL = 'containerd.io/gc.expire';
 
 export class ContainerdLeases {
-  readonly #service: UnaryClient<typeof Leases>;
+  readonly #connection: GrpcConnection;
+  #calls: UnaryClient<typeof Leases> | undefined;
 
   constructor(connection: GrpcConnection) {
-    this.#service = connection.unary(Leases);
+    this.#connection = connection;
+  }
+
+  /** Made when it is needed: what encodes the messages would take a part of each start. */
+  get #service(): UnaryClient<typeof Leases> {
+    return (this.#calls ??= this.#connection.unary(Leases));
   }
 
   /** Makes a lease without an end; nothing happens when there is one of this name. */

@@ -34,8 +34,10 @@ export interface DoorParts {
 export class BuildKitDoor {
   readonly #sessions: Sessions;
   readonly #jobs = new BuildJobs();
-  readonly #server: GrpcServer;
   readonly #history: BuildHistory;
+  /** Made for the first client: what decodes its messages would take a good part of a start. */
+  #server: GrpcServer | undefined;
+  readonly #makeServer: () => GrpcServer;
   /** Builds that are ordered by `POST /build`. */
   readonly classic: ClassicBuilds;
 
@@ -45,11 +47,12 @@ export class BuildKitDoor {
     const jobs = this.#jobs;
     const control = { jobs, sessions, history, solver, worker };
     this.classic = new ClassicBuilds({ ...control, bodies });
-    this.#server = new GrpcServer([
-      [Control, controlMethods(control)],
-      [LLBBridge, gatewayMethods({ jobs, solver, sources, worker })],
-      [Content, contentMethods(history)],
-    ]);
+    this.#makeServer = () =>
+      new GrpcServer([
+        [Control, controlMethods(control)],
+        [LLBBridge, gatewayMethods({ jobs, solver, sources, worker })],
+        [Content, contentMethods(history)],
+      ]);
   }
 
   routes(): Route[] {
@@ -63,7 +66,7 @@ export class BuildKitDoor {
   close(): void {
     this.#jobs.cancelAll();
     this.#sessions.closeAll();
-    this.#server.close();
+    this.#server?.close();
   }
 
   /** Resolves when the history of builds is on the disk. */
@@ -72,7 +75,9 @@ export class BuildKitDoor {
   }
 
   async #grpc(x: Exchange): Promise<void> {
-    this.#server.serve(await upgraded(x));
+    const socket = await upgraded(x);
+    this.#server ??= this.#makeServer();
+    this.#server.serve(socket);
   }
 
   async #session(x: Exchange): Promise<void> {
