@@ -155,7 +155,23 @@ test('what the daemon sets for all containers is in force and shown; runtimes te
   );
 });
 
-test('crun by its name on PATH', () => live('crun'));
+test('crun by its name on PATH, with the exit codes of commands that cannot be started', async () => {
+  await live('crun');
+  for (const [command, exitCode] of [
+    ['missing', 127],
+    ['/etc/passwd', 126],
+    ['/etc', 126],
+  ] as const) {
+    const { Id } = await api<{ Id: string }>('POST', '/containers/create', {
+      Image: SEEDED_IMAGE,
+      Cmd: [command],
+      HostConfig: { Runtime: 'crun' },
+    });
+    assert.equal((await call(engine.socketPath, 'POST', `/containers/${Id}/start`)).status, 400);
+    assert.deepEqual(await end(Id), [exitCode, false]);
+    await api('DELETE', `/containers/${Id}`);
+  }
+});
 
 test('the shim of the reference runtime by its name, without registration', () => live(SHIM));
 

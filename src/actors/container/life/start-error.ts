@@ -8,7 +8,8 @@ import {
   type ErrorKind,
 } from '../../../errors/engine-error.js';
 
-const NOT_FOUND = /executable file not found|no such file or directory/;
+/** Words of runc and of crun, which begins the kernel's with a capital letter. */
+const NOT_FOUND = /executable file not found|no such file or directory/i;
 /** Exit codes of a command that is not there, of one that cannot be executed, and of a start that failed otherwise. */
 const EXIT_CODES = { missing: 127, notExecutable: 126, other: 128 };
 /** The kernel or the supervisor answers with one of these texts to a setting that it refuses. */
@@ -22,7 +23,8 @@ const REFUSED_SETTING = [
   'is not a valid operator',
   'failed to resolve runtime path',
 ];
-const NOT_EXECUTABLE = /permission denied|is a directory|not a directory|exec format error/;
+const NOT_EXECUTABLE =
+  /permission denied|(?:is|not) a directory|exec format error|open executable|not a regular file|not executable/i;
 
 /** Rethrows a failure of the networks at a start with the words that clients look for. */
 export function networkingFailed(error: unknown): never {
@@ -51,7 +53,7 @@ export function startError(error: unknown): EngineError {
       : EXIT_CODES.other;
   const message = `failed to create task for container: ${error.message}`;
   const options = { cause: error, details: { exitCode } };
-  return exitCode === EXIT_CODES.other && !REFUSED_SETTING.some((text) => error.message.includes(text))
+  return exitCode === EXIT_CODES.other && !REFUSED_SETTING.some((text) => error.message.toLowerCase().includes(text))
     ? internal(message, options)
     : invalid(message, options);
 }
