@@ -7,20 +7,18 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { BtrfsDisk } from '../support/btrfs-disk.js';
-import { Buildx } from '../support/buildx.js';
+import { Churn, PRUNE_IMAGES } from '../support/churn.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker } from '../support/cli.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
-import { attempt, engineOk } from '../support/engine-commands.js';
+import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
-import { archiveOf, indexLayout, load, oldArchive } from '../support/image-archives.js';
-import { buildImage, buildIndex, generatedLayer, pushImage, pushManifest, tarOf } from '../support/image-builder.js';
-import { call } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
+import { archiveOf, load, oldArchive } from '../support/image-archives.js';
+import { buildImage, generatedLayer } from '../support/image-builder.js';
 import { randomNumbers } from '../support/random-numbers.js';
-import { pull } from '../support/pulls.js';
+import { waitFor } from '../support/wait.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 /** Rounds of changes with a kill. The long run: ENGINE_CHURN_ROUNDS=500. */
@@ -28,8 +26,8 @@ const ROUNDS = Number(process.env['ENGINE_CHURN_ROUNDS'] ?? 4);
 /** Another storage driver, or supervisor-snapshotter, makes these rounds alone: ENGINE_CHURN_STORE=btrfs. */
 const STORE = process.env['ENGINE_CHURN_STORE'] ?? 'overlay2';
 const SNAPSHOTTER = 'supervisor-snapshotter';
-/** A build by its client takes longer than all else. */
-const WAIT_MS = STORE === SNAPSHOTTER ? 1_200 : 400;
+/** A build by its client takes longer than all else; a creation is over soon, so every other round is shorter. */
+const LONGEST_MS = [STORE === SNAPSHOTTER ? 1_200 : 400, 60];
 const skip = STORE === 'overlay2' ? false : `is for overlay2 and not for ${STORE}`;
 
 interface Report {
@@ -37,15 +35,19 @@ interface Report {
   readonly kinds: { kind: string; count: number; bytes: number }[];
   readonly findings: { path: string; kind: string; reason: string; outcome: string }[];
 }
+interface DiskUsage {
+  readonly DataRoot: { readonly Size: number };
+}
 
 const cleanup = new Cleanup();
+let disk: BtrfsDisk | undefined;
 let engine: Engine;
 let registry: SeededRegistry;
 let dataRoot: string;
 
 before(async () => {
-  const disk = STORE === 'btrfs' ? new BtrfsDisk() : undefined;
-  if (disk) cleanup.add(async () => disk.remove());
+  disk = STORE === 'btrfs' ? new BtrfsDisk(2048, ['max_inline=0']) : undefined;
+  cleanup.add(async () => disk?.remove());
   const at = disk ? ['--data-root', join(disk.path, 'data')] : [];
   const store = STORE === SNAPSHOTTER ? ['--feature', STORE] : ['--storage-driver', STORE];
   ({ engine, registry } = await startEngineWithRegistry(cleanup, engined({ args: [...at, ...store] })));
@@ -119,6 +121,9 @@ const placeOf = (path: string): string =>
     )
     .join('/');
 
+/** The file system's own figure for the data root. On btrfs du(1) would leave out subvolumes. */
+const usedBytes = (): number => disk?.dataBytes() ?? diskBytes(dataRoot);
+
 /** Without what remembers that something happened, and grows for a while: the log of events and databases. */
 const contentBytes = (): number => {
   const supervisor = join(dataRoot, 'supervisor');
@@ -127,7 +132,7 @@ const contentBytes = (): number => {
   );
   return [join(dataRoot, 'events'), ...databases.map((name) => join(supervisor, name))].reduce(
     (bytes, path) => bytes - diskBytes(path),
-    diskBytes(dataRoot),
+    usedBytes(),
   );
 };
 
@@ -231,113 +236,54 @@ describe('without a daemon', { skip }, () => {
   });
 });
 
-/** Builds of images for two platforms, each of which is another one. */
-class PlatformBuilds {
-  readonly #buildx: Buildx;
-  #count = 0;
+/** Each of these, the promise says, is killed at random moments. A long run tells that it was. */
+const PROMISED = ['pull', 'commit', 'create', 'remove container', 'remove images', 'prune'];
+const LONG_RUN = 200;
+/** In a long run the sizes are compared this often, and after the last kill. */
+const ROUNDS_A_SIZE = 10;
 
-  constructor(private readonly engine: Engine) {
-    this.#buildx = new Buildx(join(engine.dir, 'builds'), engine.host);
-    const text = 'FROM scratch\nLABEL built=here\nARG OF\nLABEL of=$OF\nARG TARGETARCH\nCOPY $TARGETARCH /file\n';
-    this.#buildx.write('a/Dockerfile', text);
-    for (const arch of ['amd64', 'arm64']) this.#buildx.write(`a/${arch}`, arch.repeat(100_000));
-  }
+const toldBytes = async (): Promise<number> =>
+  (await callJson<DiskUsage>(engine.socketPath, 'GET', '/system/df')).DataRoot.Size;
 
-  build(): Promise<unknown> {
-    const which = ['--platform', 'linux/amd64,linux/arm64', '--build-arg', `OF=${(this.#count += 1)}`];
-    return this.#buildx.run(['build', ...which, '--provenance=mode=min', '-t', 'built:1', '.'], { in: 'a' });
-  }
-
-  /** Checks that each of them is here for both. */
-  async allWhole(): Promise<void> {
-    type Listed = {
-      readonly Labels: Readonly<Record<string, string>> | null;
-      readonly Manifests?: readonly { readonly Available: boolean }[];
-    };
-    const list = await callJson<Listed[]>(this.engine.socketPath, 'GET', '/images/json?manifests=1&all=1');
-    for (const { Labels, Manifests = [] } of list.filter((image) => image.Labels?.['built'] === 'here'))
-      assert.ok(Manifests.length === 4 && Manifests.every(({ Available }) => Available), JSON.stringify(Labels));
-  }
-}
-
-const PRUNE = `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`;
-
-/** Returns the changes that are killed in the middle. */
-async function changes(builds: PlatformBuilds): Promise<readonly (() => Promise<unknown>)[]> {
-  const image = buildImage({
-    layers: [1, 2, 3].map((seed) => generatedLayer({ root: `r${seed}`, bytes: 2 << 20, files: 200, seed })),
-    config: {},
-  });
-  const archive = archiveOf(oldArchive(image, ['churn:1']));
-  const tar = tarOf([{ path: 'f', content: Buffer.alloc(3 << 20, 1) }]);
-  const other = buildImage({ layers: image.layers.slice(1), config: {}, architecture: 'arm64' });
-  for (const one of [image, other]) await pushImage(registry.url, 'churn', one.platform.architecture, one);
-  await pushManifest(registry.url, 'churn', '1', buildIndex([image, other]));
-  const both = archiveOf(indexLayout([image, other], 'docker.io/library/churn:both'));
-  const arm = encodeURIComponent(JSON.stringify(other.platform));
-  return [
-    () => load(engine, archive),
-    () => load(engine, both),
-    () => call(engine.socketPath, 'GET', '/images/get?names=churn:both'),
-    ...(STORE === SNAPSHOTTER ? [() => builds.build()] : []),
-    () => pull(engine, `${registry.host}/churn:1`),
-    () => attempt(engine, ['pull', '--platform', 'linux/arm64', `${registry.host}/churn:1`]),
-    () => call(engine.socketPath, 'DELETE', `/images/${registry.host}/churn:1?force=1&platforms=${arm}`),
-    () => docker(engine, ['push', `${registry.host}/churn:1`]),
-    () => call(engine.socketPath, 'GET', `/images/get?names=${registry.host}/churn:1`),
-    () => attempt(engine, ['commit', 'kept', 'committed:1']),
-    () =>
-      call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported&tag=1', {
-        body: tar,
-        headers: { 'Content-Type': 'application/x-tar' },
-      }),
-    () => attempt(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
-    () => attempt(engine, ['rmi', '-f', 'churn:both', 'built:1']),
-    () => call(engine.socketPath, 'POST', PRUNE),
-    () =>
-      attempt(engine, [
-        'run',
-        '--rm',
-        '--network',
-        'none',
-        registry.reference,
-        'sh',
-        '-c',
-        'head -c 2000000 /dev/zero >/f',
-      ]),
-    () => attempt(engine, ['create', '--name', 'churn', registry.reference]),
-    () => attempt(engine, ['rm', '-f', 'churn']),
-  ];
+/** Compares the size that the daemon tells with that of the file system, once what was deleted is gone from both. */
+async function sizesAgree(linkBytes: number): Promise<void> {
+  let [told, is] = [0, 0];
+  const agree = async (): Promise<boolean> => {
+    [told, is] = [await toldBytes(), usedBytes() + linkBytes];
+    return Math.abs(told - is) <= is * 0.01;
+  };
+  await waitFor(() => `${told} bytes of df to agree with ${is} of the file system`, agree);
 }
 
 describe('kills in the middle', () => {
   test(
     'of loads, pulls, pushes, saves, commits, imports, removals and prunes leave no bytes behind',
     { timeout: 60_000 + ROUNDS * 20_000 },
-    async () => {
+    async (context) => {
       const random = randomNumbers(ROUNDS);
-      const builds = new PlatformBuilds(engine);
-      const works = await changes(builds);
-      await call(engine.socketPath, 'POST', PRUNE);
+      const churn = await Churn.prepare(engine, registry, STORE === SNAPSHOTTER);
+      await call(engine.socketPath, 'POST', PRUNE_IMAGES);
+      // A link takes a block, as du(1) and the daemon see it, and none among the data of a btrfs.
+      const linkBytes = disk ? (await toldBytes()) - usedBytes() : 0;
       await engine.stop();
       const start = contentBytes();
       for (let round = 0; round < ROUNDS; round++) {
         await engine.start();
         assert.deepEqual((await online(true)).findings, [], `round ${round}`);
-        await builds.allWhole();
-        const under = [0, 1].map(() => Promise.resolve(works[random(works.length)]?.()).catch(() => undefined));
-        await new Promise((resolve) => setTimeout(resolve, random(WAIT_MS)));
-        await engine.stop('SIGKILL');
-        await Promise.all(under);
+        await churn.builds.allWhole();
+        if (round % ROUNDS_A_SIZE === ROUNDS_A_SIZE - 1) await sizesAgree(linkBytes);
+        churn.begin(random);
+        churn.begin(random);
+        await new Promise((resolve) => setTimeout(resolve, random(LONGEST_MS[round % 2] ?? 0)));
+        await churn.kill();
       }
+      context.diagnostic(`under way at a kill: ${JSON.stringify(Object.fromEntries(churn.killed))}`);
+      if (ROUNDS >= LONG_RUN) for (const name of PROMISED) assert.ok((churn.killed.get(name) ?? 0) > 0, name);
       await engine.start();
-      await attempt(engine, ['rm', '-f', 'churn']);
-      const containers = (await engineOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n');
-      const kept = await engineOk(engine, ['inspect', '--format', '{{.Id}}', 'kept']);
-      for (const id of containers) if (id !== kept) await attempt(engine, ['rm', '-f', id]);
-      await call(engine.socketPath, 'POST', PRUNE);
-      await call(engine.socketPath, 'POST', '/build/prune?all=1');
+      await sizesAgree(linkBytes);
+      await churn.removeAll('kept');
       assert.deepEqual((await online(true)).findings, []);
+      await sizesAgree(linkBytes);
       await stillWhole();
       await engine.stop();
       const { status, output } = fsck();

@@ -17,6 +17,13 @@ export class BtrfsDisk {
     execFileSync('mount', ['-o', ['loop', ...options].join(), file, this.path], { stdio: 'pipe' });
   }
 
+  /** Returns the bytes of all extents of files, deleted ones too until the kernel has freed them. */
+  dataBytes(): number {
+    execFileSync('btrfs', ['filesystem', 'sync', this.path], { stdio: 'pipe' });
+    const told = execFileSync('btrfs', ['filesystem', 'df', '--raw', this.path], { encoding: 'utf8' });
+    return Number(/^Data, single: total=\d+, used=(\d+)$/m.exec(told)?.[1]);
+  }
+
   remove(): void {
     execFileSync('umount', ['-l', this.path]);
     rmSync(this.#directory, { recursive: true });
