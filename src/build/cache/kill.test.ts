@@ -16,7 +16,7 @@ import { readOwners } from '../../inventory/offline-owners.js';
 import { FileBuildCache } from './build-cache.js';
 
 const ADDER = fileURLToPath(new URL('../../../test/support/cache-adder.js', import.meta.url));
-const LIVES = 5;
+const LIVES = 3;
 const MAX_LINES = 60;
 
 function open(dataRoot: string): FileBuildCache {

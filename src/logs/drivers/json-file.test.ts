@@ -144,7 +144,7 @@ test('nothing there reads as empty', async (t) => {
 test('tail, since and until over all records', async (t) => {
   const { path, readStopped } = await logFixture(t);
   const lines = Array.from(
-    { length: 40_000 },
+    { length: 10_000 },
     (_, i) =>
       `{"log":"line ${i}\\n","stream":"${i % 3 ? 'stdout' : 'stderr'}",` +
       `"time":"${new Date(1_700_000_000_000 + i * 10).toISOString()}"}\n`,
@@ -154,18 +154,18 @@ test('tail, since and until over all records', async (t) => {
   const numbers = async (options: Partial<LogReadOptions>): Promise<number[]> =>
     ((await readStopped(options)).toString().match(/\d+/g) ?? []).map(Number);
   const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
-  assert.deepEqual(await numbers({}), range(0, 40_000));
-  for (const tail of [0, 1, 2, 999, 39_999, 40_000, 50_000])
-    assert.deepEqual(await numbers({ tail }), range(Math.max(0, 40_000 - tail), 40_000), `tail ${tail}`);
-  for (const i of [0, 1, 7, 19_999, 39_998, 39_999]) {
-    assert.deepEqual(await numbers({ sinceNs: at(i) }), range(i, 40_000), `since ${i}`);
+  assert.deepEqual(await numbers({}), range(0, 10_000));
+  for (const tail of [0, 1, 2, 999, 9999, 10_000, 12_000])
+    assert.deepEqual(await numbers({ tail }), range(Math.max(0, 10_000 - tail), 10_000), `tail ${tail}`);
+  for (const i of [0, 1, 7, 4999, 9998, 9999]) {
+    assert.deepEqual(await numbers({ sinceNs: at(i) }), range(i, 10_000), `since ${i}`);
     assert.deepEqual(await numbers({ untilNs: at(i) }), range(0, i + 1), `until ${i}`);
-    assert.deepEqual(await numbers({ sinceNs: at(i) + 1n }), range(i + 1, 40_000), `just after ${i}`);
+    assert.deepEqual(await numbers({ sinceNs: at(i) + 1n }), range(i + 1, 10_000), `just after ${i}`);
   }
   assert.deepEqual(await numbers({ sinceNs: at(100), untilNs: at(102) }), [100, 101, 102]);
-  assert.deepEqual(await numbers({ sinceNs: at(39_990), tail: 5 }), range(39_995, 40_000));
-  assert.deepEqual(await numbers({ sinceNs: at(39_998), tail: 5 }), [39_998, 39_999]);
-  assert.deepEqual(await numbers({ tail: 4, stdout: false }), [39_996, 39_999]);
+  assert.deepEqual(await numbers({ sinceNs: at(9990), tail: 5 }), range(9995, 10_000));
+  assert.deepEqual(await numbers({ sinceNs: at(9998), tail: 5 }), [9998, 9999]);
+  assert.deepEqual(await numbers({ tail: 4, stdout: false }), [9996, 9999]);
 });
 
 test('any output in any chunks comes back as it was, but for what is no UTF-8', async (t) => {

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { LogReadOptions } from '../../ports/logs.js';
 import { readAll, logFixture, writeAll } from '../log-fixture.js';
 
-const LINES = 200_000;
+const LINES = 60_000;
 /** Finding a place in a file may read so many bytes (some blocks), whatever the size of the file. */
 const FEW_BYTES = 4 << 20;
 

@@ -54,9 +54,9 @@ test('twenty followers across rotation: no loss, no repeat', async (t) => {
     await print(log, 0, 100);
     const followers = Array.from({ length: 20 }, () => collect(log.read(FOLLOW)));
     await readAll(log);
-    await print(log, 100, 20_000);
+    await print(log, 100, 8000);
     await log.close();
-    const expected = text(0, 100) + text(100, 20_000);
+    const expected = text(0, 100) + text(100, 8000);
     for (const follower of followers) assert.ok((await follower).toString() === expected, JSON.stringify(options));
   }
 });

@@ -171,7 +171,7 @@ test('cut, mutated and shuffled archives never write outside, hang or fail in an
   const before = readdirSync(temp).sort();
   const fuzzed = join(temp, 'fuzz');
   let completed = 0;
-  for (let round = 0; round < 400; round++) {
+  for (let round = 0; round < 200; round++) {
     let tar: Buffer;
     if (round % 4 === 0) tar = Buffer.from(base.subarray(0, random(base.length)));
     else if (round % 4 === 1)
@@ -198,7 +198,7 @@ test('cut, mutated and shuffled archives never write outside, hang or fail in an
     rmSync(fuzzed, { recursive: true });
   }
   assert.deepEqual(readdirSync(temp).sort(), before);
-  assert.ok(completed > 20, `${completed} archives were good enough to be unpacked`);
+  assert.ok(completed > 10, `${completed} archives were good enough to be unpacked`);
   assert.equal(existsSync(join(temp, 'etc')), false);
 });
 

@@ -33,7 +33,7 @@ test('archives of GNU tar in its formats, in portions of any size', async () => 
   mkdirSync(join(dir, 'in', 'deep/'.repeat(30)), { recursive: true });
   writeFileSync(join(dir, 'in', long), 'long');
   writeFileSync(join(dir, 'in/empty'), '');
-  writeFileSync(join(dir, 'in/large'), 'x'.repeat(70_000));
+  writeFileSync(join(dir, 'in/large'), 'x'.repeat(9000));
   symlinkSync('large', join(dir, 'in/link'));
   for (const format of ['gnu', 'pax', 'posix']) {
     const archive = execFileSync(
@@ -44,7 +44,7 @@ test('archives of GNU tar in its formats, in portions of any size', async () => 
     for (const portion of [1, 511, 513, 4096, archive.length]) {
       assert.deepEqual(
         await read(archive, portion),
-        ['0 empty: ', '0 large: 70000', '2 link -> large', `0 ${long}: long`],
+        ['0 empty: ', '0 large: 9000', '2 link -> large', `0 ${long}: long`],
         `${format} by ${portion}`,
       );
     }
