@@ -20,6 +20,7 @@ const LINES = 10;
 const VISIBLE = 1 / 500;
 const COLOURS: Readonly<Record<string, string>> = {
   http: '#2d3748',
+  grpc: '#2c5282',
   actor: '#6b46c1',
   containerd: '#c05621',
   tasks: '#dd6b20',

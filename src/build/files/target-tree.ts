@@ -12,7 +12,7 @@ import {
   readlinkSync,
   type BigIntStats,
 } from 'node:fs';
-import { type EngineError, invalid } from '../../errors/engine-error.js';
+import { invalid } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toText } from '../../storage/byte-path.js';
 import { findPath, type FoundPath, openResolved } from '../../storage/container-path.js';
@@ -31,6 +31,7 @@ import type { GrowingTar } from '../../storage/tar/growing-tar.js';
 import { walkTree } from '../../storage/walk-tree.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
+import { notDirectory, tooManyLinks } from './copy-errors.js';
 import type { FileLine } from './file-line.js';
 import { cleanPath, joinPath, parentPath } from './paths.js';
 import type { LeftOut, SourceFile } from './source-files.js';
@@ -92,19 +93,25 @@ export class TargetTree {
     private readonly layer?: TargetLayer,
   ) {}
 
-  /** Returns where a path leads. What is not there yet is made at the place to which dangling links point. */
+  /**
+   * Returns where a path leads. What is not there yet is made at the place to which dangling links point.
+   * @throws EngineError invalid for links that lead to each other.
+   */
   resolve(path: string, links = 0): string {
     try {
       const { fd, path: resolved } = openResolved(this.rootFd, path);
       closeFd(fd);
       return resolved;
     } catch (error) {
-      if (path === '/' || (error as NodeJS.ErrnoException).code !== 'ENOENT') return path;
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'ELOOP') throw tooManyLinks();
+      if (path === '/' || code !== 'ENOENT') return path;
     }
     const above = this.resolve(parentPath(path), links);
     const place = joinPath(above, path.slice(path.lastIndexOf('/') + 1));
-    const target = links < MAX_LINKS ? this.#linkAt(place) : undefined;
+    const target = this.#linkAt(place);
     if (target === undefined) return place;
+    if (links === MAX_LINKS) throw tooManyLinks();
     return this.resolve(cleanPath(target.startsWith('/') ? target : `${above}/${target}`), links + 1);
   }
 
@@ -367,10 +374,6 @@ export class TargetTree {
     const root = this.layer !== undefined && this.#own.has(path) ? this.layer.fd : this.rootFd;
     return openInRoot(root, fsPath(path), DIRECTORY);
   }
-}
-
-function notDirectory(path: string): EngineError {
-  return invalid(`cannot copy to non-directory: ${toText(path)}`, { code: 'NOT_A_DIRECTORY' });
 }
 
 /** Returns the directories above a path that were left out, the outermost first. */

@@ -26,6 +26,7 @@ export const DIFFERENCES: ReadonlyMap<string, string> = list({
 export const CLASSIC_DIFFERENCES: ReadonlyMap<string, string> = list({
   [WORDS]: [
     'copy below what is no directory',
+    'a link to itself',
     'pattern that is broken',
     'directory to a file',
     'directory to a file with a slash',

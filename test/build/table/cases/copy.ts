@@ -119,6 +119,12 @@ const LINK_CASES: readonly TableCase[] = [
   { name: 'dangling link as destination', dockerfile: shell('RUN ln -s nowhere /l', 'COPY f /l'), files: TREE },
   { name: 'dangling link as directory', dockerfile: shell('RUN ln -s nowhere /l', 'COPY f /l/'), files: TREE },
   {
+    name: 'below a dangling link',
+    dockerfile: shell('RUN ln -s /b /a && ln -s c/d /b', 'COPY f /a/e/g', 'WORKDIR /a/h', 'COPY d .'),
+    files: TREE,
+  },
+  { name: 'a link to itself', dockerfile: shell('RUN ln -s l /l', 'COPY f /l'), files: TREE, fails: true },
+  {
     name: 'link that rises as destination',
     dockerfile: shell('RUN ln -s ../../../etc /l', 'COPY f /l/x'),
     files: TREE,
