@@ -1,4 +1,5 @@
 /** Descriptions of files as clients send them, and the order in which they come. Both are not trusted. */
+import type { BigIntStats } from 'node:fs';
 import { invalid } from '../../errors/engine-error.js';
 import type { Stat } from './proto/gen/session_pb.js';
 
@@ -17,12 +18,29 @@ const IRREGULAR = 0x00080000;
 const MAX_PATH_CHARS = 4096;
 const MAX_NAME_CHARS = 255;
 
-export type FileKind = 'file' | 'directory' | 'symlink' | 'other';
+export type FileKind = 'file' | 'directory' | 'symlink' | 'fifo' | 'other';
+
+/** The bits of Go's FileMode that say the kind. */
+const TYPES: Readonly<Record<FileKind, number>> = {
+  file: 0,
+  directory: DIRECTORY,
+  symlink: SYMLINK,
+  fifo: FIFO,
+  other: IRREGULAR,
+};
 
 export function kindOf(goMode: number): FileKind {
   if ((goMode & DIRECTORY) !== 0) return 'directory';
   if ((goMode & SYMLINK) !== 0) return 'symlink';
-  return (goMode & (DEVICE | FIFO | SOCKET | CHARACTER_DEVICE | IRREGULAR)) === 0 ? 'file' : 'other';
+  const type = goMode & (DEVICE | FIFO | SOCKET | CHARACTER_DEVICE | IRREGULAR);
+  return type === 0 ? 'file' : type === FIFO ? 'fifo' : 'other';
+}
+
+export function kindOfFile(stat: BigIntStats): FileKind {
+  if (stat.isDirectory()) return 'directory';
+  if (stat.isSymbolicLink()) return 'symlink';
+  if (stat.isFIFO()) return 'fifo';
+  return stat.isFile() ? 'file' : 'other';
 }
 
 /** Returns the permission bits of the kernel. */
@@ -36,12 +54,11 @@ export function permissionsOf(goMode: number): number {
 
 /** Returns Go's FileMode of a file of this kind. */
 export function goModeOf(kind: FileKind, permissions: number): number {
-  const type = kind === 'directory' ? DIRECTORY : kind === 'symlink' ? SYMLINK : kind === 'other' ? IRREGULAR : 0;
   const special =
     ((permissions & 0o4000) === 0 ? 0 : SETUID) |
     ((permissions & 0o2000) === 0 ? 0 : SETGID) |
     ((permissions & 0o1000) === 0 ? 0 : STICKY);
-  return (type | special | (permissions & 0o777)) >>> 0;
+  return (TYPES[kind] | special | (permissions & 0o777)) >>> 0;
 }
 
 /** Splits a time in nanoseconds since 1970. */

@@ -32,7 +32,8 @@ type Packet = MessageInitShape<typeof PacketSchema>;
 const FILE = goModeOf('file', 0o644);
 const DIRECTORY = goModeOf('directory', 0o755);
 const LINK = goModeOf('symlink', 0o777);
-const FIFO = goModeOf('other', 0o644);
+const FIFO = goModeOf('fifo', 0o4620);
+const OTHER = goModeOf('other', 0o644);
 
 /** A client that sends these packets, whatever it is asked for. */
 function client(packets: readonly Packet[], asked: number[] = []): MessageCall {
@@ -77,11 +78,16 @@ test('files, directories and links of both kinds come; what is the same does not
     stat('d/g', FILE, { linkname: 'd/f', size: 2n }),
     stat('d-e', FILE, { size: 1n }),
     stat('l', LINK, { linkname: '../../etc/passwd' }),
+    stat('o', OTHER),
+    stat('p', FIFO, { uid: 7, gid: 8 }),
     LAST,
   ];
   await receive(root, [...listed, data(1, 'ab'), data(3, 'c'), data(1, ''), data(3, '')]);
   assert.equal(readFileSync(join(root, 'd/g'), 'utf8'), 'ab');
-  assert.deepEqual(readdirSync(root).toSorted(), ['d', 'd-e', 'l']);
+  assert.deepEqual(readdirSync(root).toSorted(), ['d', 'd-e', 'l', 'p']);
+  const pipe = lstatSync(join(root, 'p'), { bigint: true });
+  const { mode, uid, gid, mtimeNs } = pipe;
+  assert.deepEqual([pipe.isFIFO(), mode & 0o7777n, uid, gid, mtimeNs], [true, 0o4620n, 7n, 8n, 1_000_000_001n]);
 
   const asked: number[] = [];
   const next = [stat('d', DIRECTORY), stat('d-e', FILE, { size: 1n }), stat('m', FILE, { size: 0n }), LAST];
@@ -147,7 +153,7 @@ describe('a client cannot write outside, twice, or without end', () => {
 
 test("attributes count among what is kept of a client's files", async () => {
   const xattrs = { 'user.large': Buffer.alloc(15 * 1024 * 1024) };
-  const packets = Array.from({ length: 36 }, (_, at) => stat(`p${String(at).padStart(2, '0')}`, FIFO, { xattrs }));
+  const packets = Array.from({ length: 36 }, (_, at) => stat(`p${String(at).padStart(2, '0')}`, OTHER, { xattrs }));
   await assert.rejects(receive(newRoot(), packets), /too many files/);
 });
 
@@ -214,6 +220,7 @@ describe('small files', () => {
     for (const packets of [
       [directory, stat('sub/Dockerfile', LINK, { linkname: 'other' })],
       [directory, stat('sub/Dockerfile', FIFO)],
+      [directory, stat('sub/Dockerfile', OTHER)],
       [directory, stat('sub/Dockerfile', DIRECTORY)],
       [directory, stat('sub/Dockerfile', FILE, { size: 9n })],
       [directory, stat('sub/Dockerfile', FILE, { linkname: 'sub' })],

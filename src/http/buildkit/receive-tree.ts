@@ -10,7 +10,7 @@ import { invalid, isEngineError } from '../../errors/engine-error.js';
 import { MAX_RECORDS, RECORD_BYTES } from '../../build/files/kept-digests.js';
 import type { WriteFiles } from '../../build/files/write-files.js';
 import type { CountBytes } from '../../ports/build.js';
-import { setTimes } from '../../sys/files/inode.js';
+import { makeFifo, setTimes } from '../../sys/files/inode.js';
 import { isTurnOver, turn } from '../../text/turns.js';
 import { kindOf, PathOrder, permissionsOf, splitTime } from './file-stat.js';
 import { FileWriter } from './file-writer.js';
@@ -174,7 +174,7 @@ class TreeReceiver {
       this.#files.add(stat.path);
       if (older !== undefined && isSameFile(older, stat)) return undefined;
     }
-    if (older !== undefined || kind === 'symlink') return this.#replace(id, stat, path, older);
+    if (older !== undefined || kind === 'symlink' || kind === 'fifo') return this.#replace(id, stat, path, older);
     this.#want(id, stat);
     return undefined;
   }
@@ -187,7 +187,8 @@ class TreeReceiver {
   }
 
   async #replace(id: number, stat: Stat, path: string, older: BigIntStats | undefined): Promise<void> {
-    const isLink = kindOf(stat.mode) === 'symlink';
+    const kind = kindOf(stat.mode);
+    const isLink = kind === 'symlink';
     if (isLink && older?.isSymbolicLink() === true && (await readlink(path)) === stat.linkname)
       return setOwner(path, stat, older);
     if (older !== undefined) await rm(path, { recursive: true, force: true });
@@ -195,6 +196,9 @@ class TreeReceiver {
       await symlink(stat.linkname, path);
       setTimes(path, ...splitTime(stat.modTime));
       setOwner(path, stat, undefined);
+    } else if (kind === 'fifo') {
+      makeFifo(path);
+      setAttributes(path, stat);
     } else this.#want(id, stat);
   }
 
@@ -315,12 +319,16 @@ class TreeReceiver {
     }
     for (const stat of this.#directories.toReversed()) {
       await turn();
-      const path = join(this.#root, stat.path);
-      if (stat.uid !== 0 || stat.gid !== 0) chownSync(path, stat.uid, stat.gid);
-      chmodSync(path, permissionsOf(stat.mode));
-      setTimes(path, ...splitTime(stat.modTime));
+      setAttributes(join(this.#root, stat.path), stat);
     }
   }
+}
+
+/** Sets owner, permissions and time of a directory or a FIFO that was just made. */
+function setAttributes(path: string, { mode, uid, gid, modTime }: Stat): void {
+  if (uid !== 0 || gid !== 0) chownSync(path, uid, gid);
+  chmodSync(path, permissionsOf(mode));
+  setTimes(path, ...splitTime(modTime));
 }
 
 /** Tells whether a file is what the client describes, so that its bytes need not travel. */

@@ -3,7 +3,7 @@ import { createReadStream, type BigIntStats } from 'node:fs';
 import { lstat, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
-import { goModeOf, type FileKind } from './file-stat.js';
+import { goModeOf, kindOfFile } from './file-stat.js';
 import { decode, encode } from './grpc-messages.js';
 import type { MessageCall } from './grpc-client.js';
 import { Packet_Type, PacketSchema } from './proto/gen/session_pb.js';
@@ -111,7 +111,7 @@ class TreeSender {
   async #describe(path: string, stat: BigIntStats): Promise<void> {
     const { below } = this.#options;
     const kind = kindOfFile(stat);
-    // Pipes and devices mean nothing on another machine.
+    // Sockets and devices mean nothing on another machine.
     if (kind === 'other') return;
     const id = this.#count++;
     if (kind === 'file') this.#files.set(id, path);
@@ -139,10 +139,4 @@ class TreeSender {
     }
     await this.#call.send(encode(PacketSchema, { type: Packet_Type.DATA, id }));
   }
-}
-
-function kindOfFile(stat: BigIntStats): FileKind {
-  if (stat.isDirectory()) return 'directory';
-  if (stat.isSymbolicLink()) return 'symlink';
-  return stat.isFile() ? 'file' : 'other';
 }

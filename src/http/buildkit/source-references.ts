@@ -10,7 +10,7 @@ import type { BuildSources, LoadedSource } from '../../ports/build-sources.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
 import type { BuildJob } from './build-jobs.js';
-import { goModeOf } from './file-stat.js';
+import { goModeOf, kindOfFile } from './file-stat.js';
 import type { Stat } from './proto/gen/session_pb.js';
 import { inStep } from './ordered-build.js';
 import type { Definition } from './proto/gen/common_pb.js';
@@ -151,13 +151,7 @@ export class SourceReferences {
 
 async function statOf(at: string, path: string): Promise<FileStat> {
   const found = await lstat(at, { bigint: true });
-  const kind = found.isDirectory()
-    ? 'directory'
-    : found.isSymbolicLink()
-      ? 'symlink'
-      : found.isFile()
-        ? 'file'
-        : 'other';
+  const kind = kindOfFile(found);
   return {
     path,
     mode: goModeOf(kind, Number(found.mode & 0o7777n)),
