@@ -1,7 +1,7 @@
 /**
- * Runs the compiled tests: those beside sources in few processes (import-tests.mjs says why), each file of test/,
- * which start real daemons, in a sandbox of its own, several at a time. What a file made goes with its sandbox, so a
- * failing file stays alone.
+ * Runs the compiled tests: those beside sources in one process (import-tests.mjs says why), each file of test/, which
+ * start real daemons, in a sandbox of its own, or with others that may share a daemon, several at a time. What a file
+ * made goes with its sandbox, so a failing file stays alone.
  *
  *   node scripts/run-tests.mjs [part-of-a-path | compiled-file.js ...]
  *
@@ -29,8 +29,25 @@ const COMPILED = join(ROOT, 'dist');
 const FILES_PER_PROCESSOR = 3;
 /** These are run as those beside the sources. */
 const WITHOUT_DAEMON = 'test/lint';
-/** So many processes run the tests beside the sources. */
-const UNIT_PROCESSES = 2;
+/**
+ * The files of each of these groups run in one process and share a daemon (test/support/shared-engine.ts): they start
+ * one without options, and none ends it for good, changes its configuration, or leaves what has no name in the API.
+ */
+const SHARING = [
+  [
+    ...['containers/host-config', 'containers/stats', 'containers/exec', 'containers/export', 'http/attach-ws'],
+    ...['http/refusals-and-views', 'network/families'],
+  ],
+  [
+    ...['storage/volumes', 'storage/volume-mounts', 'storage/volume-plugins', 'network/endpoint-options'],
+    ...['streams/ends-of-runs', 'streams/logs-options'],
+  ],
+  [
+    ...['security/hostile-patterns', 'security/inherited-names', 'security/one-line', 'build/classic-build'],
+    ...['build/calls', 'build/remote-bake', 'streams/stream-files'],
+  ],
+  ['build/build-version-2', 'build/platforms', 'build/remote-contexts', 'build/run-mounts', 'build/sbom'],
+].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
 /** Names of files that take longest, though they are not the largest ones: mostly they wait. */
 const LONG = new Set([
   ...['table', 'resume', 'hostile-archives', 'full-disk', 'fsck', 'streams', 'published-ports', 'quickstart'],
@@ -40,7 +57,7 @@ const LONG = new Set([
   ...['kills', 'managed-plugins', 'shim-death', 'supervisor-restart', 'migrate', 'driver-snapshotter', 'legacy-links'],
   ...['parallel-ranges', 'btrfs-daemon', 'snapshotter-daemon', 'ssh', 'network-plugins', 'compose-today', 'addresses'],
   ...['provenance', 'outputs', 'images-pull', 'gateway-modes', 'shutdown', 'drivers-agree', 'load', 'tls', 'traces'],
-  ...['firewall-flush', 'upgrade', 'testcontainers', 'build-clients', 'userns-shown', 'sbom', 'volume-plugins'],
+  ...['firewall-flush', 'upgrade', 'testcontainers', 'build-clients', 'userns-shown'],
   ...['multi-platform', 'stores'],
 ]);
 /**
@@ -79,13 +96,14 @@ async function runFiles(files, inMemory = usesMemory && files.every((file) => IN
   const [log, summary] = [join(directory, `${id}.log`), join(directory, `${id}.json`)];
   const started = Date.now();
   const program = files.length === 1 ? files : [IMPORT_TESTS, ...files];
+  const shares = files.length > 1 && SHARING.some((group) => group.has(files[0]));
   const { status, cpuSeconds } = await runInSandbox([process.execPath, ...RUN_ONE, ...program], {
     cwd: ROOT,
     log,
     timeoutMs: FILE_TIMEOUT_MS,
     inMemory,
     onBtrfs,
-    env: { TEST_SUMMARY: summary },
+    env: { TEST_SUMMARY: summary, ...(shares && { TEST_SHARES_ENGINE: '1' }) },
   });
   const title = files.length === 1 ? relative(COMPILED, files[0]) : `${files.length} files`;
   const seconds = Math.round((Date.now() - started) / 1000);
@@ -117,6 +135,13 @@ async function work(queue, results) {
   }
 }
 
+/** Takes those of `files` out of it that share a daemon, and returns their groups. */
+function takeSharing(files) {
+  const groups = SHARING.map((group) => files.filter((file) => group.has(file)));
+  for (const file of groups.flat()) files.splice(files.indexOf(file), 1);
+  return groups;
+}
+
 /** The long files first, then the largest: none that takes long shall begin when all others are done. */
 function longestFirst(files) {
   return files
@@ -127,22 +152,28 @@ function longestFirst(files) {
 async function runAll() {
   const units = ['src', 'bench', WITHOUT_DAEMON].flatMap((dir) => testFiles(dir));
   const others = longestFirst([...named, ...testFiles('test')]).filter((file) => !units.includes(file));
-  const groups = Array.from({ length: UNIT_PROCESSES }, (_, at) =>
-    units.filter((_file, index) => index % UNIT_PROCESSES === at),
-  ).filter(({ length }) => length > 0);
+  const sharing = takeSharing(others);
   // Each file would make the seed otherwise, all at the same time. Those beside the sources do without.
-  const seed = others.length > 0 ? makeSeed() : undefined;
-  const queue = [...groups.map((files) => ({ files })), ...others.map((file) => ({ files: [file], needs: seed }))];
+  const seed = others.length + sharing.flat().length > 0 ? makeSeed() : undefined;
+  const queue = [
+    { files: units },
+    ...[...sharing, ...others.map((file) => [file])].map((files) => ({ files, needs: seed })),
+  ].filter(({ files }) => files.length > 0);
   const results = new Map();
   const width = availableParallelism() * FILES_PER_PROCESSOR;
   await Promise.all(Array.from({ length: width }, () => work(queue, results)));
-  const again = [...results].filter(([, { failures }]) => failures.length > 0).map(([files]) => files);
+  const again = [...results].filter(([, { failures }]) => failures.length > 0);
   const recovered = [];
-  for (const files of again) {
-    const first = results.get(files);
-    const second = await runFiles(files, false);
-    results.set(files, second);
-    if (second.failures.length === 0) recovered.push(...first.failures);
+  for (const [files, first] of again) {
+    results.delete(files);
+    const isSharing = sharing.includes(files);
+    const seconds = [];
+    for (const own of isSharing ? files.map((file) => [file]) : [files]) {
+      const second = await runFiles(own, false);
+      results.set(own, second);
+      seconds.push(second);
+    }
+    if (seconds.every(({ failures }) => failures.length === 0)) recovered.push(...first.failures);
   }
   report([...results.values()], recovered);
 }

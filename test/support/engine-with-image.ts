@@ -1,10 +1,11 @@
 /** Most test files work with this: an engine that has an image. */
 import { startSeededRegistry, type SeededRegistry } from './busybox-image.js';
 import type { Cleanup } from './cleanup.js';
-import { Engine } from './engine.js';
+import { Engine, type EngineKind } from './engine.js';
 import { kindUnderTest } from './engined.js';
 import { pullOk } from './pulls.js';
 import { SEEDED_IMAGE, withImage } from './seed.js';
+import { isSharing, shareEngine } from './shared-engine.js';
 import { DEFAULT_STORE, testedStore } from './tested-store.js';
 
 export interface EngineWithImage {
@@ -22,7 +23,13 @@ export interface EngineWithRegistry extends EngineWithImage {
  * Starts the engine that the environment asks for unless `kind` says which; `cleanup` ends it and checks that nothing
  * is left.
  */
-export async function startEngineWithImage(cleanup: Cleanup, kind = kindUnderTest()): Promise<EngineWithImage> {
+export async function startEngineWithImage(cleanup: Cleanup, kind?: EngineKind): Promise<EngineWithImage> {
+  const isDefault = kind === undefined || kind.isDefault === true;
+  if (isSharing() && isDefault) return shareEngine(cleanup, (own) => startOwn(own, kind ?? kindUnderTest()));
+  return startOwn(cleanup, kind ?? kindUnderTest());
+}
+
+async function startOwn(cleanup: Cleanup, kind: EngineKind): Promise<EngineWithImage> {
   // The files of a seed are those of the default storage driver.
   if (kind.name === 'dockerd' || testedStore() !== DEFAULT_STORE) return startEngineWithRegistry(cleanup, kind);
   const engine = await Engine.start(await withImage(kind));

@@ -29,6 +29,8 @@ export interface EngineKind {
   readonly name: 'engined' | 'dockerd';
   /** Whether it takes its bridge, rules and control groups away when it ends. */
   readonly isTidy: boolean;
+  /** It has no options besides those that every daemon of a test has, so files may share one. */
+  readonly isDefault?: boolean;
   /** Part of the names of its links, rules and control groups. */
   readonly mark: string;
   /** Command line for a daemon with its files under `dir` that listens on `socketPath`. */

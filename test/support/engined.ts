@@ -28,6 +28,7 @@ export function engined(options: EnginedOptions = {}): EngineKind {
   return {
     name: 'engined',
     isTidy: true,
+    isDefault: Object.keys(options).length === 0,
     mark,
     ...(options.env === undefined ? {} : { env: options.env }),
     command(dir, socketPath) {
