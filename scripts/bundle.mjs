@@ -72,6 +72,13 @@ const daemonParts = {
     onResolve({ filter: /^node:worker_threads$/ }, ({ importer }) =>
       importer.includes('/piscina/dist/worker_pool/') ? { path: compiled('workers/held-worker.js') } : undefined,
     );
+    // Nobody sees where a failed call was made, which V8 would look for in the whole program at each end.
+    onLoad({ filter: /grpc-js\/build\/src\/call\.js$/ }, ({ path }) =>
+      replaced(path, '`${error.stack}\\nfor call at\\n${callerStack}`', 'String(error)'),
+    );
+    onLoad({ filter: /grpc-js\/build\/src\/client\.js$/ }, ({ path }) =>
+      replaced(path, '_a = error.stack', '_a = undefined'),
+    );
     const lazy = (filter, names) =>
       onLoad({ filter }, async ({ path }) => {
         // A text that is compiled later cannot use import().
