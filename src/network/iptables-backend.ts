@@ -12,12 +12,13 @@ export class IptablesBackend implements FirewallBackend {
   readonly #known = new Map<Family, Tables>();
   /** Families whose policy refused forwarded packets when it was read. */
   readonly #drops = new Set<Family>();
+  #isLegacy: boolean | undefined;
 
   /** `tag`: part of the chains' names that belongs to the daemon. */
   constructor(private readonly tag: string) {}
 
   async read(family: Family): Promise<void> {
-    const { tables, dropsForwarded } = await readTables(family);
+    const { tables, dropsForwarded } = await readTables(family, await this.isLegacy());
     this.#known.set(family, tables);
     if (dropsForwarded) this.#drops.add(family);
     else this.#drops.delete(family);
@@ -64,8 +65,8 @@ export class IptablesBackend implements FirewallBackend {
     this.#known.delete(family);
   }
 
-  isLegacy(): Promise<boolean> {
-    return isLegacy();
+  async isLegacy(): Promise<boolean> {
+    return (this.#isLegacy ??= await isLegacy());
   }
 
   async allowForwarding(family: Family, refuseOthers: boolean): Promise<void> {

@@ -2,6 +2,7 @@
 import { realpath } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
+import { lacksNftTable } from '../sys/netlink/netfilter.js';
 import { findOnPath } from '../sys/process/on-path.js';
 import { runProgram } from '../sys/process/spawn.js';
 import { parseTables, type Tables } from './firewall-script.js';
@@ -9,6 +10,9 @@ import type { Family } from './subnet.js';
 
 /** The commands wait this long for others that hold the lock of the legacy back end. */
 const LOCK_SECONDS = '10';
+
+/** The tables that iptables knows (iptables(8)). */
+const TABLES = ['filter', 'nat', 'mangle', 'raw', 'security'];
 
 const prefix = (family: Family): string => (family === 4 ? 'iptables' : 'ip6tables');
 
@@ -18,9 +22,15 @@ export interface FoundTables {
   readonly dropsForwarded: boolean;
 }
 
-/** Reads all tables that exist. Throws internal, code FIREWALL. */
-export async function readTables(family: Family): Promise<FoundTables> {
-  const saved = await run(`${prefix(family)}-save`, [], '');
+/**
+ * Reads all tables that exist; `legacy`: as `isLegacy` says. No program is started where the kernel has none of them.
+ * Throws internal, code FIREWALL.
+ */
+export async function readTables(family: Family, legacy: boolean): Promise<FoundTables> {
+  const program = `${prefix(family)}-save`;
+  // A program that is not there is started all the same: its failure says what is missing.
+  const areNone = !legacy && findOnPath(program) !== undefined && TABLES.every((name) => lacksNftTable(family, name));
+  const saved = areNone ? '' : await run(program, [], '');
   const filter = saved.split('\n*').find((table) => /^\*?filter\n/.test(table)) ?? '';
   return { tables: parseTables(saved), dropsForwarded: filter.includes('\n:FORWARD DROP ') };
 }
