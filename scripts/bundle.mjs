@@ -224,10 +224,11 @@ await build({
  * comment.
  */
 const main = join(outdir, 'main.js');
-const [, options, program] = /^#!\/usr\/bin\/env -S (.*?)node (.*\n[^]*)$/.exec(readFileSync(main, 'utf8')) ?? [];
+const [, program] = /^#!\/usr\/bin\/env -S -u NODE_OPTIONS node (.*\n[^]*)$/.exec(readFileSync(main, 'utf8')) ?? [];
 if (program === undefined) throw new Error('src/main.ts does not begin with the command that runs it');
 const [flags, ...lines] = program.split('\n');
-const start = `exec env ${options}ENGINED_SOFT_NOFILE="$(ulimit -Sn)" node ${flags} "$0" "$@"`;
+const environment = 'unset NODE_OPTIONS; export ENGINED_SOFT_NOFILE="$(ulimit -Sn)"';
+const start = `${environment}; exec node ${flags} "$0" "$@"`;
 writeFileSync(main, ['#!/bin/sh', `':' //; ${start}`, ...lines].join('\n'));
 chmodSync(main, 0o755);
 
