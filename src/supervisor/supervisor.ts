@@ -160,6 +160,7 @@ class Supervisor implements SupervisorProcess {
     this.#stopped.abort();
     this.#closeStream?.();
     this.#witness?.close();
+    await this.#tasks.settled();
     this.#connection.close();
     const child = this.#child;
     // One that is just being started again is not needed by anybody yet.

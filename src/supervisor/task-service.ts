@@ -15,11 +15,11 @@ import type { HeardExits } from './heard-exits.js';
 import type { KeptInits } from './kept-inits.js';
 import { decodeMetrics, hadOomKill, type CgroupMetrics } from './metrics.js';
 import { endShims, hasState, removeOrphans, removeShimSockets, type Realm } from './orphans.js';
-import { Containers } from './proto/gen/containers_pb.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
 import { Version } from './proto/gen/version_pb.js';
-import { packRuntimeOptions, RUNC_SHIM } from './runtime-options.js';
+import { RUNC_SHIM } from './runtime-options.js';
+import { TaskContainers } from './task-containers.js';
 import { taskInfo } from './task-info.js';
 import { READ, TaskLookup, unlessNotFound, type Witnesses } from './task-lookup.js';
 import { TaskReports } from './task-reports.js';
@@ -39,7 +39,7 @@ export interface TaskServiceOptions extends Witnesses {
 
 /** The port's tasks. Whoever owns the event stream feeds `report` and, after each new subscription, `reconcile`. */
 export class ContainerdTasks implements TaskService {
-  readonly #containers: UnaryClient<typeof Containers>;
+  readonly #containers: TaskContainers;
   readonly #tasks: UnaryClient<typeof Tasks>;
   readonly #version: UnaryClient<typeof Version>;
   readonly #logger: Logger;
@@ -59,7 +59,7 @@ export class ContainerdTasks implements TaskService {
   readonly #discards = new Map<string, Promise<void>>();
 
   constructor({ connection, logger, realm, heard, kept }: TaskServiceOptions) {
-    this.#containers = connection.unary(Containers);
+    this.#containers = new TaskContainers(connection, logger, realm.runcRoot);
     this.#tasks = connection.unary(Tasks);
     this.#version = connection.unary(Version);
     this.#logger = logger;
@@ -178,7 +178,7 @@ export class ContainerdTasks implements TaskService {
     // containerd would let the container go first, and its task could then be reached by nobody.
     const deleted = await unlessNotFound(this.#tasks.delete({ containerId: id }));
     if (deleted === undefined) await this.#removeForgotten(id, isBroken);
-    await unlessNotFound(this.#containers.delete({ id }));
+    this.#containers.remove(id);
   }
 
   #forget(id: string): void {
@@ -207,6 +207,11 @@ export class ContainerdTasks implements TaskService {
     const data = metrics[0]?.data;
     if (data === undefined) throw notFound(`no statistics for task ${id}`);
     return decodeMetrics(data);
+  }
+
+  /** Resolves when containerd has nothing more to forget of tasks that are gone. */
+  settled(): Promise<void> {
+    return this.#containers.settled();
   }
 
   /** Closes files; tasks that are made afterwards take longer. */
@@ -261,22 +266,16 @@ export class ContainerdTasks implements TaskService {
     await Promise.all(missed);
   }
 
-  async #createContainer({ id, spec, runtime, labels, ioOwner }: CreateTask): Promise<void> {
-    const options = packRuntimeOptions(runtime, this.#realm.runcRoot, ioOwner);
-    const container = {
-      id,
-      labels: { ...labels },
-      spec: packOci('Spec', spec),
-      runtime: { name: runtime.type, ...(options && { options }) },
-    };
+  async #createContainer(task: CreateTask): Promise<void> {
+    const { id } = task;
     try {
-      await this.#containers.create({ container });
+      await this.#containers.create(task);
     } catch (error) {
       if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
       if (!isEngineError(error, 'conflict')) throw error;
       // Left by an earlier life of the daemon. A task that still runs refuses this, and so the creation.
       await this.delete(id);
-      await this.#containers.create({ container });
+      await this.#containers.create(task);
     }
   }
 

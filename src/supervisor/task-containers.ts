@@ -1,0 +1,66 @@
+/** containerd's records of containers, which it needs for their tasks: one is made and removed with each task. */
+import type { Logger } from '../ports/logger.js';
+import type { CreateTask } from '../ports/supervisor.js';
+import { packOci } from './any.js';
+import { isBrokenOff } from './grpc-error.js';
+import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
+import { Containers } from './proto/gen/containers_pb.js';
+import { packRuntimeOptions } from './runtime-options.js';
+import { unlessNotFound } from './task-lookup.js';
+
+/** For a removal, which the end of the daemon waits for. */
+const TIMEOUT_MS = 5_000;
+
+export class TaskContainers {
+  readonly #service: UnaryClient<typeof Containers>;
+  readonly #logger: Logger;
+  readonly #runcRoot: string;
+  readonly #removals = new Map<string, Promise<void>>();
+
+  /** @param runcRoot where the runtime keeps its state. */
+  constructor(connection: GrpcConnection, logger: Logger, runcRoot: string) {
+    this.#service = connection.unary(Containers);
+    this.#logger = logger;
+    this.#runcRoot = runcRoot;
+  }
+
+  /** @throws EngineError conflict when there is one of this ID. */
+  async create({ id, spec, runtime, labels, ioOwner }: CreateTask): Promise<void> {
+    const options = packRuntimeOptions(runtime, this.#runcRoot, ioOwner);
+    const container = {
+      id,
+      labels: { ...labels },
+      spec: packOci('Spec', spec),
+      runtime: { name: runtime.type, ...(options && { options }) },
+    };
+    await this.#removals.get(id);
+    await this.#service.create({ container });
+  }
+
+  /**
+   * Removes one, if it is there. containerd syncs its database for that, and nobody has to wait: it is done before the
+   * next one of this ID is made. One that a crash leaves is replaced by that.
+   */
+  remove(id: string): void {
+    if (this.#removals.has(id)) return;
+    const removal = this.#remove(id).finally(() => this.#removals.delete(id));
+    this.#removals.set(id, removal);
+  }
+
+  /** Resolves when no removal is under way. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#removals.values());
+  }
+
+  async #remove(id: string): Promise<void> {
+    const remove = (): Promise<unknown> => unlessNotFound(this.#service.delete({ id }, { timeoutMs: TIMEOUT_MS }));
+    try {
+      await remove().catch((error: unknown) => {
+        if (!isBrokenOff(error)) throw error;
+        return remove();
+      });
+    } catch (error) {
+      this.#logger.warn({ id, err: error }, 'what the supervisor has of a task that is gone stays');
+    }
+  }
+}
