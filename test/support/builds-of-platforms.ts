@@ -63,6 +63,7 @@ export function buildsOfPlatforms(scene: () => PlatformScene): void {
     });
     indexes(scene, builds, requests);
     attested(scene, builds, requests);
+    ofOneBase(scene, builds);
     names(scene, builds, requests);
   });
 }
@@ -198,6 +199,25 @@ function attested(scene: () => PlatformScene, builds: Builds, { named, available
     assert.deepEqual((await named(name)).Manifests, Manifests);
     assert.deepEqual(inArchive(await saved()), inArchive(archive));
     await engineOk(scene().engine, ['rmi', name]);
+  });
+}
+
+function ofOneBase(scene: () => PlatformScene, builds: Builds): void {
+  test('a base of one platform gives an image for each platform that is asked for', async () => {
+    const { base, registry } = scene();
+    const accept = ['index', 'manifest'].map((type) => `application/vnd.oci.image.${type}.v1+json`).join(',');
+    const read = async (path: string): Promise<Index> =>
+      (await fetch(`${registry.url}/v2/${path}`, { headers: { accept } })).json() as Promise<Index>;
+    const [name = '', repository = '', tag = ''] = /^[^/]*\/(.*):(.*)$/.exec(base) ?? [];
+    const [amd] = (await read(`${repository}/manifests/${tag}`)).manifests;
+    builds.buildx.write('one/Dockerfile', `FROM ${name.replace(/:[^:]*$/, '')}@${amd?.digest}\nCOPY Dockerfile /\n`);
+    await builds.build('one', '--provenance=false', '-o', `type=image,name=${registry.host}/one:1,push=true`);
+    const { manifests } = await read('one/manifests/1');
+    assert.deepEqual(
+      manifests.map(({ platform }) => (platform as { readonly architecture: string }).architecture),
+      ['amd64', 'arm64'],
+    );
+    await engineOk(scene().engine, ['rmi', `${registry.host}/one:1`]);
   });
 }
 

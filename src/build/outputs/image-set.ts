@@ -2,6 +2,7 @@
 import { invalid } from '../../errors/engine-error.js';
 import type { AttestedResult, PlatformResult } from '../../ports/build.js';
 import type { ImageDocument, ImageSet, LeavingLayer, PlatformDocuments } from '../../ports/image-set.js';
+import { parsePlatform } from '../../registry/platform.js';
 import { goJson } from '../../text/go-json.js';
 import type { ImageAnnotations } from './annotations.js';
 import { type Attestation, attestationDocuments } from './attestation.js';
@@ -34,7 +35,7 @@ export interface SetOptions {
 export async function imageSet(parts: readonly PlatformParts[], options: SetOptions): Promise<ImageSet> {
   const { annotations, created, format, attest } = options;
   const platforms: PlatformDocuments[] = [];
-  for (const part of parts) platforms.push(await platformDocuments(part, options));
+  for (const part of parts) platforms.push(await platformDocuments(part, options, parts.length > 1));
   const [only] = platforms;
   if (only === undefined) throw invalid('the build has no result');
   const own = { 'org.opencontainers.image.created': created };
@@ -53,7 +54,12 @@ export async function imageSet(parts: readonly PlatformParts[], options: SetOpti
   return { platforms, index: { ...index, manifests }, descriptor };
 }
 
-async function platformDocuments({ result, layers }: PlatformParts, options: SetOptions): Promise<PlatformDocuments> {
+/** @param isOfSeveral the image is for the platform that was asked for, also where its base is for another one. */
+async function platformDocuments(
+  { result, layers }: PlatformParts,
+  options: SetOptions,
+  isOfSeveral: boolean,
+): Promise<PlatformDocuments> {
   const { format, annotations, attest } = options;
   const { config: document } = result;
   const rootfs = { ...document.rootfs, diff_ids: layers.map(({ diffId }) => diffId) };
@@ -62,7 +68,7 @@ async function platformDocuments({ result, layers }: PlatformParts, options: Set
     bytes,
     descriptor: { mediaType: MEDIA_TYPES[format].config, digest: digestOf(bytes), size: bytes.length },
   };
-  const platform = platformOf(document);
+  const platform = platformOf(isOfSeveral ? parsePlatform(result.platform) : document);
   const name = [platform.os, platform.architecture, platform.variant].filter(Boolean).join('/');
   const descriptors = layers.map(({ descriptor }) => descriptor);
   const { descriptor, ...rest } = manifestDocument(

@@ -15,6 +15,7 @@ import type {
   NamedContext,
   PlatformResult,
 } from '../../ports/build.js';
+import { parsePlatform } from '../../registry/platform.js';
 import { goJsonParts } from '../../text/json-parts.js';
 import { inTurns } from '../../text/turns.js';
 import type { AgentSockets } from './agent-sockets.js';
@@ -286,7 +287,7 @@ function metadataOf({ platforms }: BuildResult, documents: readonly Buffer[]): R
   const [document, ...others] = documents;
   if (document === undefined) return {};
   if (others.length === 0) return { 'containerimage.config': document };
-  const Platforms = platforms.map(({ platform, config }) => ({ ID: platform, Platform: platformOf(config) }));
+  const Platforms = platforms.map(({ platform }) => ({ ID: platform, Platform: platformOf(parsePlatform(platform)) }));
   const configs = platforms.map(({ platform }, at) => [`containerimage.config/${platform}`, documents[at] ?? document]);
   return { 'refs.platforms': Buffer.from(JSON.stringify({ Platforms })), ...Object.fromEntries(configs) };
 }
