@@ -16,15 +16,20 @@ export class TarContexts {
 
   constructor(private readonly tmpDir: string) {}
 
-  /** @throws EngineError invalid for a damaged archive; cancelled when the client leaves. */
-  async unpack(source: ArchiveSource): Promise<UnpackedContext> {
+  /**
+   * @param plainFile is the name of the only file of a context that is no archive. Absent: that is refused.
+   * @throws EngineError invalid for a damaged archive; cancelled when the client leaves.
+   */
+  async unpack(source: ArchiveSource, plainFile?: string): Promise<UnpackedContext> {
     const place = await mkdtemp(join(this.tmpDir, 'build-context-'));
     try {
       const root = join(place, 'root');
       await mkdir(root, { mode: 0o755 });
       const view = { rootfs: root, mounts: [], tmpfs: [], isRootReadOnly: false };
-      await this.#workers.write(view, '/', { noOverwriteDirNonDir: false, owner: undefined }, source);
-      return new UnpackedContext(root, () => rm(place, { recursive: true, force: true }));
+      const options = { noOverwriteDirNonDir: false, owner: undefined, ...(plainFile !== undefined && { plainFile }) };
+      const written = await this.#workers.write(view, '/', options, source);
+      const close = (): Promise<void> => rm(place, { recursive: true, force: true });
+      return new UnpackedContext(root, close, written === 'file' ? plainFile : undefined);
     } catch (error) {
       await rm(place, { recursive: true, force: true });
       throw asDockerd(error);
@@ -55,10 +60,11 @@ export function isBadArchive(error: unknown): boolean {
 }
 
 export class UnpackedContext implements BuildContext {
-  /** @param close removes the files. */
+  /** @param close removes the files. @param onlyFile is set for a context that is no archive. */
   constructor(
     private readonly root: string,
     readonly close: () => Promise<void>,
+    readonly onlyFile?: string,
   ) {}
 
   readFile(path: string): Promise<Buffer | undefined> {

@@ -7,7 +7,7 @@ import { FileStatements } from '../build/outputs/file-statements.js';
 import { ImageExport } from '../build/outputs/image-export.js';
 import { LayerBlobs } from '../build/outputs/layer-blobs.js';
 import type { GcRule } from '../build/cache/gc-rules.js';
-import { openRemoteContext } from '../build/sources/remote-context.js';
+import { CONTEXT_FILE, openRemoteContext } from '../build/sources/remote-context.js';
 import type { TarContexts } from '../build/tar-context.js';
 import { grantable } from '../config/builder-entitlements.js';
 import { AgentSockets } from '../http/buildkit/agent-sockets.js';
@@ -67,7 +67,7 @@ export function composeBuildDoor(
     host: hostPlatform(),
     grantable: grantable(live.fixed.builderEntitlements),
     bodies,
-    unpack: (source) => contexts.unpack(source),
+    unpack: (source) => contexts.unpack(source, CONTEXT_FILE),
     fetch: (order, signal) => openRemoteContext(sources, order, signal),
     pack: (directory) => archives.readDirectory(directory).tar,
     state: (...order) => FileStatements.write(blobParts, ...order),

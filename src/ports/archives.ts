@@ -87,7 +87,12 @@ export interface WriteOptions {
   readonly noOverwriteDirNonDir: boolean;
   /** The owner of the new files, in the container; undefined: as the archive says. */
   readonly owner: Owner | undefined;
+  /** The directory gets a file of this name from a source that is no archive. Absent: such a source is refused. */
+  readonly plainFile?: string;
 }
+
+/** The source was an archive, or became a file. */
+export type Written = 'archive' | 'file';
 
 /**
  * Copies files. Paths are absolute and cleaned, but for a `/` or `/.` at the end, which follows a link and wants a
@@ -107,7 +112,7 @@ export interface Archives {
    * @throws EngineError invalid for a damaged tar or body, for a file instead of the directory, or for a read-only
    * mount; cancelled when the client leaves before the end.
    */
-  write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void>;
+  write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<Written>;
   /** Reads all below a host directory that a container may be changing, as `read` does; `maps` as in a view. */
   readDirectory(directory: string, maps?: IdMaps): TarOutput;
 }

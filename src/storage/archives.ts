@@ -2,7 +2,15 @@
 import { once } from 'node:events';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
-import type { Archives, ArchiveSource, ContainerView, PathStat, TarOutput, WriteOptions } from '../ports/archives.js';
+import type {
+  Archives,
+  ArchiveSource,
+  ContainerView,
+  PathStat,
+  TarOutput,
+  WriteOptions,
+  Written,
+} from '../ports/archives.js';
 import type { IdMaps } from '../ports/id-maps.js';
 import { closeFd } from '../sys/files/fd.js';
 import { createWorkerPool } from '../workers/pool.js';
@@ -62,7 +70,7 @@ export class ArchiveWorkers implements Archives {
     );
   }
 
-  async write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void> {
+  async write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<Written> {
     const { port1: near, port2: far } = new MessageChannel();
     const task = this.#pool.run(
       'copy-in',
@@ -88,7 +96,7 @@ export class ArchiveWorkers implements Archives {
       await task.catch(() => undefined);
       throw error;
     }
-    await task.finally(() => void (lentFd === undefined || closeFd(lentFd)));
+    return task.finally(() => void (lentFd === undefined || closeFd(lentFd)));
   }
 }
 

@@ -1,15 +1,17 @@
 /** Task: unpacks a tar, compressed or not, into a directory of a container while its bytes arrive. */
-import { fstatSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, writeFileSync } from 'node:fs';
 import type { MessagePort } from 'node:worker_threads';
 import { invalid } from '../errors/engine-error.js';
-import type { ContainerView, WriteOptions } from '../ports/archives.js';
+import type { ContainerView, WriteOptions, Written } from '../ports/archives.js';
 import type { IdMaps } from '../ports/id-maps.js';
-import { toBytePath, toText } from '../storage/byte-path.js';
+import { fsPath, toBytePath, toText } from '../storage/byte-path.js';
 import { openResolved } from '../storage/container-path.js';
 import { withView } from '../storage/tasks/container-view.js';
-import { TreeExtractor } from '../storage/tar/tree-extractor.js';
+import { beginsTar, BLOCK_SIZE } from '../storage/tar/header.js';
+import { TreeExtractor, type TreeExtractorOptions } from '../storage/tar/tree-extractor.js';
 import { closeFd } from '../sys/files/fd.js';
-import { createDecompressor } from './decompress.js';
+import { openInRoot } from '../sys/files/open-in-root.js';
+import { createDecompressor, isCompressed } from './decompress.js';
 import { receivePieces } from './receive-pieces.js';
 
 export interface CopyInInput {
@@ -22,24 +24,70 @@ export interface CopyInInput {
 }
 
 /** @throws EngineError cancelled when the port is closed before the end of the tar. */
-export async function copyIn({ view, path, options, idMaps, port }: CopyInInput): Promise<void> {
-  const pieces = receivePieces(port);
-  const work = withView(view, idMaps, async (rootFd) => {
+export async function copyIn({ view, path, options, idMaps, port }: CopyInInput): Promise<Written> {
+  const received = receivePieces(port);
+  const { plainFile, ...others } = options;
+  const work = withView(view, idMaps, async (rootFd): Promise<Written> => {
     const directory = openDirectory(rootFd, toBytePath(path));
     checkWritable(view, toText(directory));
-    const extractor = new TreeExtractor({ rootFd, directory, idMaps, ...options });
-    const decompressor = createDecompressor((chunk) => extractor.write(chunk));
     port.postMessage(0, []);
-    try {
-      for await (const piece of pieces) await decompressor.write(piece);
-      await decompressor.end();
-      extractor.finish();
-    } finally {
-      decompressor.destroy();
-      extractor.close();
+    if (plainFile === undefined) {
+      await unpack(received, { rootFd, directory, idMaps, ...others });
+      return 'archive';
     }
+    const head = await headOf(received);
+    const pieces = prefixed(head, received);
+    if (isCompressed(head) || beginsTar(head)) {
+      await unpack(pieces, { rootFd, directory, idMaps, ...others });
+      return 'archive';
+    }
+    const fd = openInRoot(rootFd, fsPath(directory));
+    try {
+      await writePieces(`/proc/self/fd/${fd}/${plainFile}`, pieces);
+    } finally {
+      closeFd(fd);
+    }
+    return 'file';
   });
-  await work.finally(() => port.close());
+  return work.finally(() => port.close());
+}
+
+async function unpack(pieces: AsyncIterable<Buffer>, target: TreeExtractorOptions): Promise<void> {
+  const extractor = new TreeExtractor(target);
+  const decompressor = createDecompressor((chunk) => extractor.write(chunk));
+  try {
+    for await (const piece of pieces) await decompressor.write(piece);
+    await decompressor.end();
+    extractor.finish();
+  } finally {
+    decompressor.destroy();
+    extractor.close();
+  }
+}
+
+/** Reads so much that an archive can be told from anything else. */
+async function headOf(pieces: AsyncGenerator<Buffer>): Promise<Buffer> {
+  let head = Buffer.alloc(0);
+  while (head.length < BLOCK_SIZE) {
+    const next = await pieces.next();
+    if (next.done === true) break;
+    head = Buffer.concat([head, next.value]);
+  }
+  return head;
+}
+
+async function* prefixed(head: Buffer, rest: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
+  if (head.length > 0) yield head;
+  yield* rest;
+}
+
+async function writePieces(path: string, pieces: AsyncIterable<Buffer>): Promise<void> {
+  const fd = openSync(path, 'wx', 0o600);
+  try {
+    for await (const piece of pieces) writeFileSync(fd, piece);
+  } finally {
+    closeSync(fd);
+  }
 }
 
 function openDirectory(rootFd: number, path: string): string {

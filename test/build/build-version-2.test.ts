@@ -146,6 +146,21 @@ describe('POST /build with version=2', () => {
     assert.match(fetched.image ?? fetched.text, /^sha256:/);
   });
 
+  test('takes a body that is no archive for the Dockerfile, which is the only file of the context', async () => {
+    const built = await post(
+      'dockerfile=other',
+      Buffer.from(`FROM ${under.image}\nCOPY . /all\nRUN cat /all/context\n`),
+    );
+    assert.match(built.output, /COPY \. \/all/);
+    assert.match(built.image ?? built.text, /^sha256:/);
+    for (const [body, words] of [
+      [Buffer.alloc(2000, 'x'), /dockerfile parse error on line 1: unknown instruction: xxx/],
+      [Buffer.alloc(0), /the Dockerfile cannot be empty/],
+      [tarOf({ Dockerfile: 'FROM scratch\n' }).subarray(0, 700), /unexpected EOF/],
+    ] as const)
+      assert.match((await post('', body)).lines.at(-1)?.error ?? '', words);
+  });
+
   test('tells of failures after the begin in the last line, and of others by the status', async () => {
     const failed = await post('', tarOf({ Dockerfile: `FROM ${under.image}\nRUN echo out && exit 7\n` }));
     assert.equal(failed.status, 200);

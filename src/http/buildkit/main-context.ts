@@ -17,6 +17,8 @@ const IGNORE_FILE = '.dockerignore';
 export interface ClosableContext extends BuildContext {
   /** Removes the files. */
   close(): Promise<void>;
+  /** The context is one file. */
+  readonly onlyFile?: string | undefined;
 }
 
 export interface OpenContext {
@@ -31,7 +33,7 @@ export interface OpenContext {
 }
 
 export interface ContextParts {
-  /** Unpacks an archive of any compression into a directory of its own. */
+  /** Unpacks an archive of any compression into a directory of its own; what is none becomes the only file there. */
   readonly unpack: (source: ArchiveSource) => Promise<ClosableContext>;
   /** Contexts that have come with requests. */
   readonly bodies: RequestBodies;
@@ -51,7 +53,7 @@ export async function openMainContext(
   const body = bodies.take(remoteContext);
   if (body !== undefined) {
     const context = await unpacked(inStep(build, '[internal] load remote build context', '', () => unpack(body)));
-    return { context, hasDockerfile, close: () => context.close() };
+    return unpackedContext(context, hasDockerfile);
   }
   if (!remoteContext.startsWith(UPLOAD)) return { ...(await fetched(build, remoteContext, fetch)), hasDockerfile };
   const session = await build.session();
@@ -61,7 +63,12 @@ export async function openMainContext(
       unpack(pieceSource(pulledBytes(session, path, build.job.signal), bytes)),
     ),
   );
-  return { context, hasDockerfile, close: () => context.close() };
+  return unpackedContext(context, hasDockerfile);
+}
+
+function unpackedContext(context: ClosableContext, hasDockerfile: boolean): OpenContext {
+  const { onlyFile } = context;
+  return { context, hasDockerfile, ...(onlyFile !== undefined && { onlyFile }), close: () => context.close() };
 }
 
 /** Asks for a file at once that nearly every build reads soon, so that the client need not be waited for then. */

@@ -63,6 +63,18 @@ export function readHeader(block: Buffer, at: number, header: TarHeader): void {
   if (header.sizeBytes < 0) throw invalid('tar header has a negative size', { code: 'TAR_HEADER' });
 }
 
+/** Tells whether a tar begins with these bytes. */
+export function beginsTar(head: Buffer): boolean {
+  if (head.length < BLOCK_SIZE) return false;
+  if (isZeroBlock(head, 0)) return true;
+  try {
+    checkSum(head, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** True for a block of zero bytes only, two of which end an archive. */
 export function isZeroBlock(block: Buffer, at: number): boolean {
   if (block[at] !== 0) return false;
