@@ -16,7 +16,7 @@ import { call, callJson, open, type Reply } from '../support/http.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { waitFor } from '../support/wait.js';
 
-const CYCLES = Number(process.env['ENGINE_TEST_CYCLES'] ?? 36);
+const CYCLES = Number(process.env['ENGINE_TEST_CYCLES'] ?? 24);
 const SEED = Number(process.env['ENGINE_TEST_SEED'] ?? Date.now() % 1_000_000);
 const WIDTH = 6;
 

@@ -16,7 +16,7 @@ import { call, callJson, type Reply } from '../support/http.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { waitFor } from '../support/wait.js';
 
-const COUNT = Number(process.env['FAULTS_COUNT'] ?? 40);
+const COUNT = Number(process.env['FAULTS_COUNT'] ?? 25);
 const SEED = Number(process.env['FAULTS_SEED'] ?? 1);
 const CLIENTS = 4;
 const ANSWER_MS = 120_000;

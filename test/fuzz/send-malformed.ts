@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 import type { MalformedCase } from './malformed-http.js';
 
-export const CASES = Number(process.env['FUZZ_CASES'] ?? 2000);
+export const CASES = Number(process.env['FUZZ_CASES'] ?? 1200);
 export const SEED = Number(process.env['FUZZ_SEED'] ?? 1);
 const CONCURRENCY = 32;
 /** How long a client waits for an answer that may never come, since its request never ends. */

@@ -18,7 +18,7 @@ import { randomNumbers } from '../support/random-numbers.js';
 import { startRepeatingProxy } from '../support/repeating-proxy.js';
 import { waitFor } from '../support/wait.js';
 
-const LIVES = Number(process.env['LIVES_COUNT'] ?? 8);
+const LIVES = Number(process.env['LIVES_COUNT'] ?? 6);
 const SEED = Number(process.env['LIVES_SEED'] ?? 1);
 
 const cleanup = new Cleanup();

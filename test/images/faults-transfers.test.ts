@@ -19,7 +19,7 @@ import { randomNumbers } from '../support/random-numbers.js';
 import { startRegistry, type TestRegistry } from '../support/registry.js';
 import { waitFor } from '../support/wait.js';
 
-const COUNT = Number(process.env['FAULTS_COUNT'] ?? 20);
+const COUNT = Number(process.env['FAULTS_COUNT'] ?? 12);
 const SEED = Number(process.env['FAULTS_SEED'] ?? 1);
 const CLIENTS = 4;
 const ANSWER_MS = 120_000;

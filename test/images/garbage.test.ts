@@ -21,7 +21,7 @@ import { pull } from '../support/pulls.js';
 import { waitFor } from '../support/wait.js';
 
 /** Seconds that pulls run against prunes. The long run: ENGINE_RACE_SECONDS=600. */
-const RACE_SECONDS = Number(process.env['ENGINE_RACE_SECONDS'] ?? 2);
+const RACE_SECONDS = Number(process.env['ENGINE_RACE_SECONDS'] ?? 1);
 const DISK_MIB = 96;
 
 const cleanup = new Cleanup();

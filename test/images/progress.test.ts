@@ -135,7 +135,7 @@ function checkClassic(lines: readonly Line[], image: BuiltImage, where: string):
 }
 
 /** Pulls with random faults. The long run: PROGRESS_ROUNDS=1000. */
-const ROUNDS = Number(process.env['PROGRESS_ROUNDS'] ?? 60);
+const ROUNDS = Number(process.env['PROGRESS_ROUNDS'] ?? 30);
 /** The first rounds have each outcome with every seed: a pull that ends, one with its layers, one cut, one broken. */
 const FIRST_ROUNDS = [
   { layers: [0, 1], cut: 0, broken: false },

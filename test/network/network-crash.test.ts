@@ -18,7 +18,7 @@ import { waitFor } from '../support/wait.js';
 import { SEEDED_IMAGE, withImage } from '../support/seed.js';
 
 /** Half of them on the default bridge, half on a user network. ENGINE_NETWORK_STARTS=200 takes some minutes. */
-const STARTS = Number(process.env['ENGINE_NETWORK_STARTS'] ?? 12);
+const STARTS = Number(process.env['ENGINE_NETWORK_STARTS'] ?? 6);
 /** How many may be running when the daemon is killed; the first time they are only just beginning. */
 const KILLS_AT = [0, STARTS / 6, STARTS / 2] as const;
 

@@ -20,7 +20,7 @@ const copies = new Copies();
 const SPARSE_BYTES = Number(process.env['ENGINE_SPARSE_GB'] ?? 0.5) * 2 ** 30;
 
 /** So many copies race in each direction. The long run: ENGINE_RACE_ROUNDS=10000. */
-const ROUNDS = Number(process.env['ENGINE_RACE_ROUNDS'] ?? 20);
+const ROUNDS = Number(process.env['ENGINE_RACE_ROUNDS'] ?? 12);
 
 describe('large files', () => {
   test('a large sparse file goes in with its holes, in constant memory', { skip: onDockerd }, async () => {
@@ -189,7 +189,7 @@ describe('races', () => {
       for (let start = 0; start < 8; start++) await copies.cli('start', '-a', 'flip');
     };
     const copying = async (): Promise<void> => {
-      for (let copy = 0; copy < 60; copy++) {
+      for (let copy = 0; copy < 40; copy++) {
         const reply = await call(copies.engine.socketPath, 'GET', copies.url('flip', '/etc/passwd'));
         assert.deepEqual([reply.status, reply.body.length], [200, 2048], reply.text);
       }

@@ -15,7 +15,7 @@ import { engined } from '../support/engined.js';
 import { call, type CallOptions } from '../support/http.js';
 import { longestPing, pingWhile } from '../support/ping.js';
 
-const CASES = Number(process.env['COST_CASES'] ?? 40_000);
+const CASES = Number(process.env['COST_CASES'] ?? 25_000);
 /** On a very busy machine fewer cases are tried; if COST_CASES is set, all of them are. */
 const TIME_MS = process.env['COST_CASES'] === undefined ? 40_000 : Infinity;
 const SEED = Number(process.env['COST_SEED'] ?? 1);

@@ -30,7 +30,7 @@ import { pullOk } from '../support/pulls.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { startRegistry, type TestRegistry } from '../support/registry.js';
 
-const COUNT = Number(process.env['IMAGES_COUNT'] ?? 3);
+const COUNT = Number(process.env['IMAGES_COUNT'] ?? 2);
 /** The images have these in their root; all else is made for containers. */
 const OF_IMAGE = /^[a-d]( |\/)/;
 

@@ -12,7 +12,7 @@ import { callJson, jsonLines, open } from '../support/http.js';
 import { generatedBytes, tarOf } from '../support/image-builder.js';
 
 /** The long run: ENGINE_STREAM_MB=10000. */
-const TOTAL_MB = Number(process.env['ENGINE_STREAM_MB'] ?? 200);
+const TOTAL_MB = Number(process.env['ENGINE_STREAM_MB'] ?? 150);
 const MB = 1 << 20;
 const FILE_MB = 50;
 const MAX_GROWTH_MB = 130;

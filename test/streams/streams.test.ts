@@ -26,7 +26,7 @@ import { tarOf } from '../support/image-builder.js';
 import { waitFor } from '../support/wait.js';
 
 /** Clients that come and vanish. The long run: ENGINE_TEST_CYCLES=50000. */
-const CYCLES = Number(process.env['ENGINE_TEST_CYCLES'] ?? 600);
+const CYCLES = Number(process.env['ENGINE_TEST_CYCLES'] ?? 400);
 /** More than sockets hold and the daemon has in memory: a stopped client is told the rest from the disk. */
 const EVENTS = Number(process.env['ENGINE_TEST_EVENTS'] ?? 4000);
 const MIB = 1024 * 1024;

@@ -14,7 +14,7 @@ import { createWorkerPool } from '../../../src/workers/pool.js';
 import { type LayerEntry, sha256, tarOf } from '../image-builder.js';
 
 /** Chains of random layers, each of another seed. The long run: CHAINS=100. */
-const CHAINS = Number(process.env['CHAINS'] ?? 6);
+const CHAINS = Number(process.env['CHAINS'] ?? 4);
 /** So many layers can be below a container: with its own two, as many as a store takes. */
 export const MOUNTABLE_DEPTH = 126;
 

@@ -12,7 +12,7 @@ import { buffer } from 'node:stream/consumers';
 import { randomNumbers } from '../random-numbers.js';
 import type { DriverHarness, DriverTests } from './harness.js';
 
-const KILLS = Number(process.env['COUNT'] ?? 3);
+const KILLS = Number(process.env['COUNT'] ?? 2);
 const SEED = Number(process.env['SEED'] ?? 7);
 /** By then the process has gone through all its work at least once. */
 const MAX_DELAY_MS = 400;
