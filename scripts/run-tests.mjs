@@ -47,6 +47,9 @@ const SHARING = [
     ...['build/calls', 'build/remote-bake', 'streams/stream-files'],
   ],
   ['build/build-version-2', 'build/platforms', 'build/remote-contexts', 'build/run-mounts', 'build/sbom'],
+  ['build/buildx', 'build/outputs', 'build/provenance', 'build/kills'],
+  ['clients/compose', 'clients/compose-today', 'clients/build-clients'],
+  ['network/network-plugins', 'streams/logs-remote', 'streams/logs-crash', 'security/known-vulnerabilities'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
 /** Names of files that take longest, though they are not the largest ones: mostly they wait. */
 const LONG = new Set([

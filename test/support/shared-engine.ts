@@ -45,8 +45,10 @@ async function tidy({ engine: { socketPath }, image }: Scene): Promise<void> {
   };
   for (const { Id } of await list<readonly { Id: string }[]>('/containers/json?all=1'))
     await remove(`/containers/${Id}?force=1&v=1`);
-  const { Volumes } = await list<{ Volumes: readonly { Name: string }[] | null }>('/volumes');
-  for (const { Name } of Volumes ?? []) await remove(`/volumes/${encodeURIComponent(Name)}`);
+  const { Volumes } = await list<{ Volumes: readonly { Name: string; Driver: string }[] | null }>('/volumes');
+  // Those of plugins may be another daemon's: all daemons of a machine find the same plugins.
+  for (const { Name, Driver } of Volumes ?? [])
+    if (Driver === 'local') await remove(`/volumes/${encodeURIComponent(Name)}`);
   for (const { Id, Name } of await list<readonly { Id: string; Name: string }[]>('/networks'))
     if (!['bridge', 'host', 'none'].includes(Name)) await remove(`/networks/${Id}`);
   await callJson(socketPath, 'POST', '/build/prune?all=1');
