@@ -187,7 +187,7 @@ test(`one container and many clients (seed ${SEED})`, { timeout: 240_000 }, asyn
   /** Waits may last until the very end; everything else has its answer soon. */
   const waits: Promise<void>[] = [];
   const client = async (): Promise<void> => {
-    for (let round = 0; round < 25; round++) {
+    for (let round = 0; round < 15; round++) {
       if (chance(0.15)) await create();
       const [method, path] = anyCommand(lives);
       if (chance(0.2)) await dropped(method, path, random(30));

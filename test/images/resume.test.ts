@@ -42,7 +42,7 @@ const MB = 1 << 20;
 /** The size of an image with which the first test replaces the small one. The long run: ENGINE_RESUME_MB=2000. */
 const LARGE_MB = Number(process.env['ENGINE_RESUME_MB'] ?? 0);
 /** Kills of the daemon during that pull. */
-const KILLS = LARGE_MB > 0 ? 5 : 3;
+const KILLS = LARGE_MB > 0 ? 5 : 2;
 /** A line with which a small image is long enough under way to be interrupted. */
 const SLOW = { downPerSecond: 20 * MB };
 /** These engines keep their downloads in `ENGINE_TMPDIR`. */

@@ -209,7 +209,7 @@ test('libraries of the container in a copy (CVE-2019-14271)', async () => {
     `for d in ${libraries.join(' ')}; do mkdir -p $d; mkfifo $d/libnss_files.so.2 $d/libnss_compat.so.2; done; ` +
       `mkdir -p /etc; rm -f /etc/nsswitch.conf; mkfifo /etc/nsswitch.conf; touch /ready; sleep 1000`,
   );
-  for (;;) if ((await archive('GET', id, '/ready')).status === 200) break;
+  await waitFor('the files', async () => (await archive('GET', id, '/ready')).status === 200);
   const tar = tarOf([{ path: 'copied', content: Buffer.from('x') }]);
   assert.equal((await archive('PUT', id, '/', tar)).status, 200);
   assert.equal((await archive('GET', id, '/copied')).status, 200);
