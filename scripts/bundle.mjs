@@ -61,6 +61,25 @@ const threadParts = {
 };
 
 /**
+ * In the process: the native part of koffi is loaded without koffi's way to find it, which takes six times as long. On
+ * what is not glibc, koffi finds another one.
+ */
+const processParts = {
+  name: 'process-parts',
+  setup({ onLoad, onResolve }) {
+    onResolve({ filter: /^koffi$/, namespace: 'file' }, () => ({ path: 'koffi', namespace: 'native' }));
+    onLoad({ filter: /^koffi$/, namespace: 'native' }, () => ({
+      contents: `const { arch } = process;
+try {
+  module.exports = require(\`@koromix/koffi-linux-\${arch}/linux_\${arch}/koffi.node\`);
+} catch {
+  module.exports = require('koffi');
+}`,
+    }));
+  },
+};
+
+/**
  * In the daemon: piscina starts threads from text, and YAML is parsed, and requests are traced, by code that is
  * compiled when it is used for the first time. Messages are described when one of their file is used.
  */
@@ -192,7 +211,7 @@ const { outputFiles } = await build({
   format: 'cjs',
   write: false,
   external: [...external, 'koffi'],
-  plugins: [daemonParts],
+  plugins: [processParts, daemonParts],
   define: {
     // piscina makes the name of its thread's file from it, which nobody opens.
     __dirname: '"/"',
@@ -213,7 +232,7 @@ await build({
   outdir,
   format: 'cjs',
   external: ['koffi'],
-  plugins: [mainParts(programPath)],
+  plugins: [processParts, mainParts(programPath)],
   define: { 'import.meta.url': 'mainUrl' },
   banner: { js: "const mainUrl = require('node:url').pathToFileURL(__filename).href;" },
 });
