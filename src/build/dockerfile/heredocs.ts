@@ -14,7 +14,8 @@ export function heredocMarks(line: string): HeredocMark[] {
   const lexer = new ShellLexer({ ...OPTIONS, keepsQuotes: true, keepsEscapes: true });
   let words: readonly string[];
   try {
-    words = lexer.words(line, NO_ENVIRONMENT);
+    // A line of many words would take long, and few of them are marks.
+    words = lexer.words(line, NO_ENVIRONMENT, '<');
   } catch (error) {
     // The line is for a shell, which understands more than this lexer.
     if (error instanceof DockerfileError) return [];

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { EngineError, messageOf } from '../../errors/engine-error.js';
-import { ShellLexer } from './shell-lexer.js';
+import { NO_ENVIRONMENT, ShellLexer } from './shell-lexer.js';
 
 const VALUES = new Map([
   ['x', 'abc'],
@@ -44,6 +44,27 @@ describe('variables', () => {
   for (const [text, expected] of cases) it(text, () => assert.equal(expand(text), expected));
 
   it('are escaped by the character of the file', () => assert.equal(expand('`$x \\$x C:\\a', '`'), '$x \\abc C:\\a'));
+});
+
+describe('words that have something in them', () => {
+  const lexer = new ShellLexer({ escape: '\\', keepsUnset: true });
+  for (const text of [
+    'a b3<<E c d',
+    ' <<E ',
+    'a"x <"b c',
+    'a<b c<d "e f" g<',
+    'a b\\ <c d e',
+    '${v:-a <b c} d<',
+    'plain words alone',
+  ]) {
+    it(text, () => {
+      const marked = (words: readonly string[]): string[] => words.filter((word) => word.includes('<'));
+      assert.deepEqual(marked(lexer.words(text, NO_ENVIRONMENT, '<')), marked(lexer.words(text, NO_ENVIRONMENT)));
+    });
+  }
+
+  it('are few of a long line', () =>
+    assert.deepEqual(lexer.words(`${'a b '.repeat(1000)}<<E`, NO_ENVIRONMENT, '<'), ['a', '<<E']));
 });
 
 describe('errors of substitution', () => {

@@ -66,11 +66,15 @@ export class ShellLexer {
     return processed;
   }
 
-  /** Returns the result cut at white space that was not quoted. @throws DockerfileError without lines. */
-  words(text: string, environment: Environment): string[] {
+  /**
+   * Returns the result cut at white space that was not quoted.
+   * @param having says that of all words only those matter that have this in them; others may be missing.
+   * @throws DockerfileError without lines.
+   */
+  words(text: string, environment: Environment, having = ''): string[] {
     const pieces = new Pieces();
     this.#spend(new WordScanner(text, environment, this.options, this.#budget).run(pieces));
-    return pieces.words();
+    return pieces.words(having);
   }
 
   #spend({ result }: ProcessedWord): void {
@@ -92,7 +96,7 @@ class Pieces {
     this.#pieces.push({ text, isRaw: true });
   }
 
-  words(): string[] {
+  words(having: string): string[] {
     const words: string[] = [];
     let word = '';
     const end = (): void => {
@@ -102,7 +106,7 @@ class Pieces {
     for (const { text, isRaw } of this.#pieces) {
       if (isRaw) word += text;
       else {
-        for (const [at, part] of text.split(SPACES).entries()) {
+        for (const [at, part] of (text.includes(having) ? text.split(SPACES) : edgesOf(text)).entries()) {
           if (at > 0) end();
           word += part;
         }
@@ -111,6 +115,15 @@ class Pieces {
     end();
     return words;
   }
+}
+
+/** Returns what is before the first white space of a text and behind the last; all of it when there is none. */
+function edgesOf(text: string): string[] {
+  const first = SPACES.exec(text);
+  if (first === null) return [text];
+  let last = text.length;
+  while (!isSpace(text[last - 1] ?? ' ')) last--;
+  return [text.slice(0, first.index), text.slice(last)];
 }
 
 class WordScanner {

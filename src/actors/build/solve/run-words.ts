@@ -35,6 +35,7 @@ export function runWords({ command }: RunInstruction): RunWords {
 }
 
 function summaryOf(content: string): string {
-  const [line = '', ...rest] = content.trim().split(/\r?\n/);
-  return rest.length > 0 ? `${line}...` : line;
+  const text = content.trim();
+  const end = text.indexOf('\n');
+  return end < 0 ? text : `${text.slice(0, end).replace(/\r$/, '')}...`;
 }
