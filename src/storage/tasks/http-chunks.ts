@@ -2,9 +2,12 @@
 import { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
 import { duplicateFd } from '../../sys/files/fd.js';
+import { makeRoom } from '../../sys/net/socket-progress.js';
 import { newChunk, type ChunkMemory } from '../tar/archive-tar.js';
 
 const CRLF = Buffer.from('\r\n');
+/** With the kernel's usual 208 KiB no piece fits, and each wakes its writer and its reader several times. */
+const ROOM_BYTES = 1 << 20;
 
 /**
  * Writes each piece as a chunk (RFC 9112, 7.1), at the speed of the reader and without the last chunk. The memory of
@@ -15,6 +18,7 @@ export async function writeHttpChunks(
   pieces: (memory: ChunkMemory) => Iterable<Buffer>,
   port: MessagePort,
 ): Promise<void> {
+  makeRoom(fd, ROOM_BYTES);
   const socket = new Socket({ fd: duplicateFd(fd), readable: false, writable: true });
   // The write under way fails with this error.
   socket.on('error', () => undefined);

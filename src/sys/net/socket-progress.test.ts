@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { closeFd, peekSocket, takeFromSocket } from '../files/fd.js';
 import { acceptFrom, listenOnTcp } from './listen-socket.js';
 import { socketPair } from './socket-pair.js';
-import { countedBytes, startCounting, stopCounting, writableBytes } from './socket-progress.js';
+import { countedBytes, makeRoom, startCounting, stopCounting, writableBytes } from './socket-progress.js';
 
 test('bytes that are read are counted, bytes that only arrive are not', async () => {
   const [unix, other] = socketPair();
@@ -37,6 +37,10 @@ test('bytes that are read are counted, bytes that only arrive are not', async ()
     assert.ok(writable > 16_000, `${writable} bytes`);
     writeSync(fd, 'reply');
     if (fd === unix) assert.ok(writableBytes(fd) < writable, 'nobody has read it');
+    const before = writableBytes(fd);
+    makeRoom(fd, 1 << 20);
+    // Only root may pass the limit of the machine.
+    if (process.getuid?.() === 0) assert.equal(writableBytes(fd) > before + (1 << 20), fd === unix);
   }
   client.destroy();
   for (const fd of [unix, other, tcp, listener]) closeFd(fd);

@@ -4,7 +4,10 @@ import { libc } from '../ffi/libc.js';
 // linux/socket.h, linux/sockios.h; the same on every architecture that we have binaries for.
 const SOL_SOCKET = 1;
 const SO_SNDBUF = 7;
+const SO_SNDBUFFORCE = 32;
+const SO_DOMAIN = 39;
 const SO_PEEK_OFF = 42;
+const AF_UNIX = 1;
 const TIOCOUTQ = 0x5411;
 const FIONREAD = 0x541b;
 /** Far more than is ever read before the next `startCounting`. */
@@ -48,6 +51,16 @@ export function stopCounting(fd: number): void {
  */
 export function limitUnread(fd: number, bytes: number): void {
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, Int32Array.of(bytes), 4);
+}
+
+/**
+ * Has the kernel keep about so many bytes of a unix socket that were written and not read: for other sockets it finds
+ * the right number itself. Nothing changes for a daemon that is not root. @throws EngineError code EBADF.
+ */
+export function makeRoom(fd: number, bytes: number): void {
+  const domain = new Int32Array(1);
+  getsockopt(fd, SOL_SOCKET, SO_DOMAIN, domain, Uint32Array.of(4));
+  if (domain[0] === AF_UNIX) setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, Int32Array.of(bytes), 4);
 }
 
 /** Bytes that have arrived and that nobody has taken. @throws EngineError code EBADF. */
