@@ -13,6 +13,7 @@ const USAGE = `npm run bench -- [OPTIONS] measures engined and dockerd by turns 
   --storage-driver NAME  for all daemons; with btrfs, they are on a file system of the bench; snapshotter: that of
                          containerd, with the feature of each engine
   --timeline NAME        draws where the time of one action goes: start, exec, pull, push or build
+  --floors               save, load, import and copies beside what disk, socket and sha256 take for the same bytes
   --scale                asks a daemon that has very many containers and images
 `;
 const COLUMNS = 110;
@@ -25,6 +26,7 @@ export interface BenchOptions {
   readonly before: string | undefined;
   readonly history: string | undefined;
   readonly timeline: string | undefined;
+  readonly floors: boolean;
   readonly scale: boolean;
   readonly storageDriver: string | undefined;
 }
@@ -49,6 +51,7 @@ function parse(measures: readonly string[]): BenchOptions {
       before: { type: 'string' },
       history: { type: 'string' },
       timeline: { type: 'string' },
+      floors: { type: 'boolean' },
       scale: { type: 'boolean' },
       'storage-driver': { type: 'string' },
     },
@@ -66,8 +69,8 @@ function parse(measures: readonly string[]): BenchOptions {
   const { engine } = values;
   if (engine !== undefined && engine !== 'engined' && engine !== 'dockerd')
     throw new Error(`there is no engine ${engine}`);
-  const { before, history, timeline, scale = false, 'storage-driver': storageDriver } = values;
-  return { only, engine, rounds, before, history, timeline, scale, storageDriver };
+  const { before, history, timeline, floors = false, scale = false, 'storage-driver': storageDriver } = values;
+  return { only, engine, rounds, before, history, timeline, floors, scale, storageDriver };
 }
 
 /** Lists the measures in lines of a terminal's width. */

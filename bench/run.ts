@@ -21,6 +21,8 @@ import { burst } from './burst.js';
 import { clients } from './clients.js';
 import { eventLoop } from './event-loop.js';
 import { exec } from './exec.js';
+import { measureFloors } from './floors.js';
+import { importTar } from './import.js';
 import { lifecycle } from './lifecycle.js';
 import { logFollow } from './log-follow.js';
 import { logs } from './logs.js';
@@ -67,6 +69,7 @@ const MEASURES: readonly Measure[] = [
   pushBigImage,
   pushMadeLayer,
   saveLoad,
+  importTar,
   buildTimes,
   buildDelays,
   eventLoop,
@@ -186,6 +189,11 @@ async function main(): Promise<void> {
     if (timeline !== undefined)
       return await drawTimeline(timeline, setting(''), RESULTS, store === undefined ? [] : storeArgs('engined', store));
     if (options.scale) return await measureScale(image);
+    if (options.floors) {
+      const contender = (measure: Measure): Contender | undefined =>
+        contenders(measure, certificate).find(({ name }) => name === 'engined');
+      return await measureFloors({ rounds: options.rounds, setting, contender });
+    }
     const rounds = options.rounds === undefined ? {} : { rounds: options.rounds };
     for (const measure of measures)
       results.push(...(await take(measure, contenders(measure, certificate), { ...rounds, versions, setting })));

@@ -2,6 +2,7 @@
  * npm run bench [-- --only NAME,... --engine NAME --rounds N --peer VERSION --before MAIN --history FILE]: installs
  * what is missing, builds, and compares the engine with dockerd, or with an earlier build, whose dist/bundle/main.js
  * is named. npm run bench -- --timeline NAME: draws where the time of one action goes;
+ * npm run bench -- --floors: how far engined is from what disk, socket and sha256 take;
  * npm run bench -- --scale: what ten thousand containers and a hundred thousand images cost (docs/performance.md).
  */
 import { spawn } from 'node:child_process';
