@@ -28,9 +28,14 @@ function inLines(text: string): string[] {
   return longLines([['src/some.ts', text]]).map(({ problem }) => problem);
 }
 
-function inParts(text: string): string[] {
-  writeFileSync(join(folder, 'some.ts'), text);
-  return largeParts(['some.ts'], folder).map(({ place }) => place);
+/** Returns what is too large in each of the texts. The linter starts once for all of them. */
+function inParts(texts: readonly string[]): string[][] {
+  const names = texts.map((_, at) => `s${at}.ts`);
+  for (const [at, text] of texts.entries()) writeFileSync(join(folder, `s${at}.ts`), text);
+  const places = largeParts(names, folder).map(({ place }) => place);
+  return names.map((name) =>
+    places.filter((place) => place.split('#')[0] === name).map((place) => place.slice(name.length)),
+  );
 }
 
 const WORDS = 'word '.repeat(30);
@@ -50,18 +55,20 @@ test('lines over 120 characters', () => {
 
 test('functions over 70 lines or 5 parameters, and files over 400 lines', () => {
   const lines = (count: number): string => 'call();\n'.repeat(count);
-  assert.deepEqual(inParts(`export function large() {\n${lines(69)}}`), ['some.ts#large']);
-  assert.deepEqual(inParts(`export const large = () => {\n${lines(69)}};`), ['some.ts#large']);
-  assert.deepEqual(inParts(`test('large', () => {\n${lines(69)}});`), ['some.ts#large']);
-  assert.deepEqual(inParts(`describe('table', () => {\ntest('large', () => {\n${lines(69)}});\n});`), [
-    'some.ts#large',
-  ]);
-  assert.deepEqual(inParts('export function many(a, b, c, d, e, f) {}'), ['some.ts#many']);
-  assert.deepEqual(inParts('class A {\n  constructor(a, b, c, d, e, f) {}\n}'), ['some.ts#constructor']);
-  assert.deepEqual(inParts(lines(401)), ['some.ts']);
-  assert.deepEqual(inParts(`function full(a, b, c, d, e) {\n${lines(68)}}`), []);
-  assert.deepEqual(inParts(`function full() {\n${lines(68)}\n// Why.\n}`), []);
-  assert.deepEqual(inParts(`describe('table', () => {\n${lines(80)}});`), []);
+  const cases: readonly (readonly [text: string, ...places: string[]])[] = [
+    [`export function large() {\n${lines(69)}}`, '#large'],
+    [`export const large = () => {\n${lines(69)}};`, '#large'],
+    [`test('large', () => {\n${lines(69)}});`, '#large'],
+    [`describe('table', () => {\ntest('large', () => {\n${lines(69)}});\n});`, '#large'],
+    ['export function many(a, b, c, d, e, f) {}', '#many'],
+    ['class A {\n  constructor(a, b, c, d, e, f) {}\n}', '#constructor'],
+    [lines(401), ''],
+    [`function full(a, b, c, d, e) {\n${lines(68)}}`],
+    [`function full() {\n${lines(68)}\n// Why.\n}`],
+    [`describe('table', () => {\n${lines(80)}});`],
+  ];
+  const found = inParts(cases.map(([text]) => text));
+  for (const [at, [text, ...places]] of cases.entries()) assert.deepEqual(found[at], places, text);
 });
 
 test('what is allowed, and what is allowed in vain', () => {

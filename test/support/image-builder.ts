@@ -98,7 +98,7 @@ function headerBlock(name: string, flag: string, size: number, entry: LayerEntry
 }
 
 function padded(content: Buffer): Buffer[] {
-  return [content, Buffer.alloc((BLOCK - (content.length % BLOCK)) % BLOCK)];
+  return content.length === 0 ? [] : [content, Buffer.alloc((BLOCK - (content.length % BLOCK)) % BLOCK)];
 }
 
 /** One pax record: its length field counts itself. */
