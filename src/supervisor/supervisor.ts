@@ -160,7 +160,7 @@ class Supervisor implements SupervisorProcess {
     this.#stopped.abort();
     this.#closeStream?.();
     this.#witness?.close();
-    await this.#tasks.settled();
+    await this.#tasks.containers.settled();
     this.#connection.close();
     const child = this.#child;
     // One that is just being started again is not needed by anybody yet.
@@ -239,6 +239,7 @@ class Supervisor implements SupervisorProcess {
       // Those that this has killed are listed with their codes.
       await Promise.all([...traces, ...removed].map(async (id) => this.#kept?.exitCodeSoon(id)));
       if (removed.length > 0) this.#logger.warn({ tasks: removed }, 'removed what was left of tasks that are gone');
+      await this.#tasks.containers.removeOthers(known);
     } catch (error) {
       this.#logger.error({ err: error }, 'what is left of tasks that are gone is not removed');
     }

@@ -6,7 +6,7 @@ import { isBrokenOff } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import { Containers } from './proto/gen/containers_pb.js';
 import { packRuntimeOptions } from './runtime-options.js';
-import { unlessNotFound } from './task-lookup.js';
+import { READ, unlessNotFound } from './task-lookup.js';
 
 /** For a removal, which the end of the daemon waits for. */
 const TIMEOUT_MS = 5_000;
@@ -39,12 +39,23 @@ export class TaskContainers {
 
   /**
    * Removes one, if it is there. containerd syncs its database for that, and nobody has to wait: it is done before the
-   * next one of this ID is made. One that a crash leaves is replaced by that.
+   * next one of this ID is made. One that a crash leaves is replaced by that, or removed by the next start.
    */
   remove(id: string): void {
     if (this.#removals.has(id)) return;
     const removal = this.#remove(id).finally(() => this.#removals.delete(id));
     this.#removals.set(id, removal);
+  }
+
+  /**
+   * Begins to remove those that an earlier daemon left, as it was killed before this was done. To be called before
+   * tasks are made.
+   * @param known have a task.
+   */
+  async removeOthers(known: Iterable<string>): Promise<void> {
+    const filters = [Array.from(known, (id) => `id!=${id}`).join(',')].filter((filter) => filter !== '');
+    const { containers } = await this.#service.list({ filters }, READ);
+    for (const { id } of containers) this.remove(id);
   }
 
   /** Resolves when no removal is under way. */

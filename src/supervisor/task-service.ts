@@ -39,7 +39,8 @@ export interface TaskServiceOptions extends Witnesses {
 
 /** The port's tasks. Whoever owns the event stream feeds `report` and, after each new subscription, `reconcile`. */
 export class ContainerdTasks implements TaskService {
-  readonly #containers: TaskContainers;
+  /** The records of containers that containerd needs for their tasks. */
+  readonly containers: TaskContainers;
   readonly #tasks: UnaryClient<typeof Tasks>;
   readonly #version: UnaryClient<typeof Version>;
   readonly #logger: Logger;
@@ -59,7 +60,7 @@ export class ContainerdTasks implements TaskService {
   readonly #discards = new Map<string, Promise<void>>();
 
   constructor({ connection, logger, realm, heard, kept }: TaskServiceOptions) {
-    this.#containers = new TaskContainers(connection, logger, realm.runcRoot);
+    this.containers = new TaskContainers(connection, logger, realm.runcRoot);
     this.#tasks = connection.unary(Tasks);
     this.#version = connection.unary(Version);
     this.#logger = logger;
@@ -178,7 +179,7 @@ export class ContainerdTasks implements TaskService {
     // containerd would let the container go first, and its task could then be reached by nobody.
     const deleted = await unlessNotFound(this.#tasks.delete({ containerId: id }));
     if (deleted === undefined) await this.#removeForgotten(id, isBroken);
-    this.#containers.remove(id);
+    this.containers.remove(id);
   }
 
   #forget(id: string): void {
@@ -207,11 +208,6 @@ export class ContainerdTasks implements TaskService {
     const data = metrics[0]?.data;
     if (data === undefined) throw notFound(`no statistics for task ${id}`);
     return decodeMetrics(data);
-  }
-
-  /** Resolves when containerd has nothing more to forget of tasks that are gone. */
-  settled(): Promise<void> {
-    return this.#containers.settled();
   }
 
   /** Closes files; tasks that are made afterwards take longer. */
@@ -269,13 +265,13 @@ export class ContainerdTasks implements TaskService {
   async #createContainer(task: CreateTask): Promise<void> {
     const { id } = task;
     try {
-      await this.#containers.create(task);
+      await this.containers.create(task);
     } catch (error) {
       if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
       if (!isEngineError(error, 'conflict')) throw error;
       // Left by an earlier life of the daemon. A task that still runs refuses this, and so the creation.
       await this.delete(id);
-      await this.#containers.create(task);
+      await this.containers.create(task);
     }
   }
 

@@ -3,6 +3,9 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
+import { containerdPaths } from '../../src/supervisor/containerd-config.js';
+import { GrpcConnection, type UnaryClient } from '../../src/supervisor/grpc-connection.js';
+import { Containers } from '../../src/supervisor/proto/gen/containers_pb.js';
 import { Cleanup } from '../support/cleanup.js';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { removeContainers } from '../support/container-removal.js';
@@ -55,6 +58,16 @@ async function startOf(name: string): Promise<unknown> {
   return { state: State.Status, startedAt: State.StartedAt, networks: NetworkSettings.Networks };
 }
 
+/** Calls the containerd of the daemon. */
+async function supervised(work: (containers: UnaryClient<typeof Containers>) => Promise<unknown>): Promise<void> {
+  const connection = new GrpcConnection(containerdPaths(join(engine.dir, 'exec'), engine.dir).socket, 'engine');
+  try {
+    await work(connection.unary(Containers));
+  } finally {
+    connection.close();
+  }
+}
+
 async function crashAndRestart(): Promise<void> {
   assert.equal(await engine.stop('SIGKILL'), 'SIGKILL');
   await engine.start();
@@ -76,9 +89,19 @@ test('a running container lives on, its state is true and its log is whole', asy
   // Its start survives the kill, though it is not durable yet.
   await ok('run', '-d', '--name', 'young', registry.reference, 'sleep', '100');
   const young = await startOf('young');
+  // A daemon that was killed before containerd had forgotten this task left it.
+  await supervised(async (containers) => {
+    await containers.create({ container: { id: 'forgotten', runtime: { name: 'io.containerd.runc.v2' }, spec: {} } });
+  });
   await crashAndRestart();
 
   assert.deepEqual(await startOf('young'), young);
+  await supervised((containers) =>
+    waitFor('containerd to forget it', async () => {
+      const listed = await containers.list({});
+      return listed.containers.length === 2 && listed.containers.every(({ id }) => id.length === 64);
+    }),
+  );
   const state = await stateOf('counter');
   assert.deepEqual(
     { status: state.Status, running: state.Running, pid: state.Pid },

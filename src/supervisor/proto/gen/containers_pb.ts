@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file containers.proto.
  */
 export const file_containers: GenFile = /*@__PURE__*/
-  fileDesc("ChBjb250YWluZXJzLnByb3RvEiFjb250YWluZXJkLnNlcnZpY2VzLmNvbnRhaW5lcnMudjEiuwIKCUNvbnRhaW5lchIKCgJpZBgBIAEoCRJICgZsYWJlbHMYAiADKAsyOC5jb250YWluZXJkLnNlcnZpY2VzLmNvbnRhaW5lcnMudjEuQ29udGFpbmVyLkxhYmVsc0VudHJ5EkUKB3J1bnRpbWUYBCABKAsyNC5jb250YWluZXJkLnNlcnZpY2VzLmNvbnRhaW5lcnMudjEuQ29udGFpbmVyLlJ1bnRpbWUSIgoEc3BlYxgFIAEoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo+CgdSdW50aW1lEgwKBG5hbWUYASABKAkSJQoHb3B0aW9ucxgCIAEoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkiWQoWQ3JlYXRlQ29udGFpbmVyUmVxdWVzdBI/Cgljb250YWluZXIYASABKAsyLC5jb250YWluZXJkLnNlcnZpY2VzLmNvbnRhaW5lcnMudjEuQ29udGFpbmVyIhkKF0NyZWF0ZUNvbnRhaW5lclJlc3BvbnNlIiQKFkRlbGV0ZUNvbnRhaW5lclJlcXVlc3QSCgoCaWQYASABKAky6gEKCkNvbnRhaW5lcnMSfwoGQ3JlYXRlEjkuY29udGFpbmVyZC5zZXJ2aWNlcy5jb250YWluZXJzLnYxLkNyZWF0ZUNvbnRhaW5lclJlcXVlc3QaOi5jb250YWluZXJkLnNlcnZpY2VzLmNvbnRhaW5lcnMudjEuQ3JlYXRlQ29udGFpbmVyUmVzcG9uc2USWwoGRGVsZXRlEjkuY29udGFpbmVyZC5zZXJ2aWNlcy5jb250YWluZXJzLnYxLkRlbGV0ZUNvbnRhaW5lclJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHliBnByb3RvMw", [file_google_protobuf_any, file_google_protobuf_empty]);
+  fileDesc("ChBjb250YWluZXJzLnByb3RvEiFjb250YWluZXJkLnNlcnZpY2VzLmNvbnRhaW5lcnMudjEiuwIKCUNvbnRhaW5lchIKCgJpZBgBIAEoCRJICgZsYWJlbHMYAiADKAsyOC5jb250YWluZXJkLnNlcnZpY2VzLmNvbnRhaW5lcnMudjEuQ29udGFpbmVyLkxhYmVsc0VudHJ5EkUKB3J1bnRpbWUYBCABKAsyNC5jb250YWluZXJkLnNlcnZpY2VzLmNvbnRhaW5lcnMudjEuQ29udGFpbmVyLlJ1bnRpbWUSIgoEc3BlYxgFIAEoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARo+CgdSdW50aW1lEgwKBG5hbWUYASABKAkSJQoHb3B0aW9ucxgCIAEoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkiKAoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0Eg8KB2ZpbHRlcnMYASADKAkiXgoWTGlzdENvbnRhaW5lcnNSZXNwb25zZRJECgpjb250YWluZXJzGAEgAygLMjAuY29udGFpbmVyZC5zZXJ2aWNlcy5jb250YWluZXJzLnYxLkNvbnRhaW5lck5hbWUiGwoNQ29udGFpbmVyTmFtZRIKCgJpZBgBIAEoCSJZChZDcmVhdGVDb250YWluZXJSZXF1ZXN0Ej8KCWNvbnRhaW5lchgBIAEoCzIsLmNvbnRhaW5lcmQuc2VydmljZXMuY29udGFpbmVycy52MS5Db250YWluZXIiGQoXQ3JlYXRlQ29udGFpbmVyUmVzcG9uc2UiJAoWRGVsZXRlQ29udGFpbmVyUmVxdWVzdBIKCgJpZBgBIAEoCTLnAgoKQ29udGFpbmVycxJ7CgRMaXN0EjguY29udGFpbmVyZC5zZXJ2aWNlcy5jb250YWluZXJzLnYxLkxpc3RDb250YWluZXJzUmVxdWVzdBo5LmNvbnRhaW5lcmQuc2VydmljZXMuY29udGFpbmVycy52MS5MaXN0Q29udGFpbmVyc1Jlc3BvbnNlEn8KBkNyZWF0ZRI5LmNvbnRhaW5lcmQuc2VydmljZXMuY29udGFpbmVycy52MS5DcmVhdGVDb250YWluZXJSZXF1ZXN0GjouY29udGFpbmVyZC5zZXJ2aWNlcy5jb250YWluZXJzLnYxLkNyZWF0ZUNvbnRhaW5lclJlc3BvbnNlElsKBkRlbGV0ZRI5LmNvbnRhaW5lcmQuc2VydmljZXMuY29udGFpbmVycy52MS5EZWxldGVDb250YWluZXJSZXF1ZXN0GhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5YgZwcm90bzM", [file_google_protobuf_any, file_google_protobuf_empty]);
 
 /**
  * @generated from message containerd.services.containers.v1.Container
@@ -69,6 +69,59 @@ export const Container_RuntimeSchema: GenMessage<Container_Runtime> = /*@__PURE_
   messageDesc(file_containers, 0, 0);
 
 /**
+ * @generated from message containerd.services.containers.v1.ListContainersRequest
+ */
+export type ListContainersRequest = Message<"containerd.services.containers.v1.ListContainersRequest"> & {
+  /**
+   * @generated from field: repeated string filters = 1;
+   */
+  filters: string[];
+};
+
+/**
+ * Describes the message containerd.services.containers.v1.ListContainersRequest.
+ * Use `create(ListContainersRequestSchema)` to create a new message.
+ */
+export const ListContainersRequestSchema: GenMessage<ListContainersRequest> = /*@__PURE__*/
+  messageDesc(file_containers, 1);
+
+/**
+ * The answer has whole containers; only their names are looked at.
+ *
+ * @generated from message containerd.services.containers.v1.ListContainersResponse
+ */
+export type ListContainersResponse = Message<"containerd.services.containers.v1.ListContainersResponse"> & {
+  /**
+   * @generated from field: repeated containerd.services.containers.v1.ContainerName containers = 1;
+   */
+  containers: ContainerName[];
+};
+
+/**
+ * Describes the message containerd.services.containers.v1.ListContainersResponse.
+ * Use `create(ListContainersResponseSchema)` to create a new message.
+ */
+export const ListContainersResponseSchema: GenMessage<ListContainersResponse> = /*@__PURE__*/
+  messageDesc(file_containers, 2);
+
+/**
+ * @generated from message containerd.services.containers.v1.ContainerName
+ */
+export type ContainerName = Message<"containerd.services.containers.v1.ContainerName"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message containerd.services.containers.v1.ContainerName.
+ * Use `create(ContainerNameSchema)` to create a new message.
+ */
+export const ContainerNameSchema: GenMessage<ContainerName> = /*@__PURE__*/
+  messageDesc(file_containers, 3);
+
+/**
  * @generated from message containerd.services.containers.v1.CreateContainerRequest
  */
 export type CreateContainerRequest = Message<"containerd.services.containers.v1.CreateContainerRequest"> & {
@@ -83,7 +136,7 @@ export type CreateContainerRequest = Message<"containerd.services.containers.v1.
  * Use `create(CreateContainerRequestSchema)` to create a new message.
  */
 export const CreateContainerRequestSchema: GenMessage<CreateContainerRequest> = /*@__PURE__*/
-  messageDesc(file_containers, 1);
+  messageDesc(file_containers, 4);
 
 /**
  * The answer repeats the container; nobody needs it decoded.
@@ -98,7 +151,7 @@ export type CreateContainerResponse = Message<"containerd.services.containers.v1
  * Use `create(CreateContainerResponseSchema)` to create a new message.
  */
 export const CreateContainerResponseSchema: GenMessage<CreateContainerResponse> = /*@__PURE__*/
-  messageDesc(file_containers, 2);
+  messageDesc(file_containers, 5);
 
 /**
  * @generated from message containerd.services.containers.v1.DeleteContainerRequest
@@ -115,12 +168,20 @@ export type DeleteContainerRequest = Message<"containerd.services.containers.v1.
  * Use `create(DeleteContainerRequestSchema)` to create a new message.
  */
 export const DeleteContainerRequestSchema: GenMessage<DeleteContainerRequest> = /*@__PURE__*/
-  messageDesc(file_containers, 3);
+  messageDesc(file_containers, 6);
 
 /**
  * @generated from service containerd.services.containers.v1.Containers
  */
 export const Containers: GenService<{
+  /**
+   * @generated from rpc containerd.services.containers.v1.Containers.List
+   */
+  list: {
+    methodKind: "unary";
+    input: typeof ListContainersRequestSchema;
+    output: typeof ListContainersResponseSchema;
+  },
   /**
    * @generated from rpc containerd.services.containers.v1.Containers.Create
    */
