@@ -165,11 +165,13 @@ test('what is made for no image goes, and so does what a damaged layer leaves', 
 
 test('an index leads to the images of all platforms and what is attested of them, and goes with them', async () => {
   const documents = async (layers: readonly (readonly LeavingLayer[])[]): Promise<ImageSet> => {
-    const result = { platform: '', scanned: [], recipe: () => ({ materials: [], steps: [], secrets: [], ssh: [] }) };
+    const result = { scanned: [], recipe: () => ({ materials: [], steps: [], secrets: [], ssh: [] }) };
     const parts = layers.map((own, at) => {
       const rootfs = { type: 'layers', diff_ids: own.map(({ diffId }) => diffId) };
-      const config = { os: 'linux', architecture: ['amd64', 'arm64'][at] ?? '', rootfs };
-      return { result: { ...result, config, topLayer: undefined, baseLayers: 0 }, layers: own };
+      const architecture = ['amd64', 'arm64'][at] ?? '';
+      const config = { os: 'linux', architecture, rootfs };
+      const platform = `linux/${architecture}`;
+      return { result: { ...result, platform, config, topLayer: undefined, baseLayers: 0 }, layers: own };
     });
     const stated = {
       predicateType: 't',
