@@ -5,11 +5,12 @@
  * second disk, sends the report of the tests over a serial line, and switches itself off. What it wrote is forgotten.
  * A machine that hangs is started once more, and that is said.
  * UPGRADES_COUNT=50 UPGRADE_PORTS=100 UPGRADE_REQUESTS=200 is the long run of `package`: so many upgrades, published
- * ports that are probed every 10 ms, and requests in a second, if the machine can do as many.
+ * ports that are probed every 10 ms, and requests in a second, if the machine can do as many. ZFS_ROUNDS=5 is that of
+ * `zfs-speed`, which compares with the dockerd that `node scripts/peers.mjs 20.10` fetches.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -27,9 +28,13 @@ const PROJECT_SIZE = '1G';
 const XFS_SIZE = '300M';
 const CONSOLE_LINES = 40;
 /** Variables with numbers that the tests in the machine know. */
-const PASSED_ON = ['UPGRADES_COUNT', 'UPGRADE_PORTS', 'UPGRADE_REQUESTS'];
+const PASSED_ON = ['UPGRADES_COUNT', 'UPGRADE_PORTS', 'UPGRADE_REQUESTS', 'ZFS_ROUNDS'];
 /** Node needs these to run the daemon and its tests. */
 const TAKEN_ALONG = ['dist', 'packaging', 'scripts', 'package.json', 'node_modules/.cache/docker-cli'];
+/** The peer that `zfs-speed` compares with, and without which it skips itself (node scripts/peers.mjs 20.10). */
+const PEER = ['sbin/dockerd', 'lib/x86_64-linux-gnu/libdevmapper.so.1.02.1'].map(
+  (path) => `node_modules/.cache/dockerd-20.10/usr/${path}`,
+);
 
 /** The packages that run in production, as package-lock.json lists them. */
 function dependencies() {
@@ -39,7 +44,8 @@ function dependencies() {
 
 function makeProjectDisk(directory, parts) {
   const project = join(directory, 'project');
-  for (const path of [...TAKEN_ALONG, ...dependencies()])
+  const peer = process.env.ZFS_ROUNDS !== undefined && PEER.every((path) => existsSync(join(ROOT, path))) ? PEER : [];
+  for (const path of [...TAKEN_ALONG, ...peer, ...dependencies()])
     cpSync(join(ROOT, path), join(project, path), { recursive: true, verbatimSymlinks: true });
   // An uncompressed package with its own Node is made, and unpacked there, in the shortest time.
   const options = ['--built', '--with-node', '--compression', 'none', '--version', '1.0'];
@@ -123,7 +129,7 @@ await command('npm run test:vm', async () => {
   prepare('test');
   installPackages({ 'qemu-system-x86_64': 'qemu-system-x86', setpriv: 'util-linux' });
   const parts = process.argv.slice(2);
-  const kind = ['zfs', 'selinux'].find((name) => parts.includes(name)) ?? 'plain';
+  const kind = ['zfs', 'selinux'].find((name) => parts.some((part) => part.startsWith(name))) ?? 'plain';
   ensureMachine(kind);
   const directory = mkdtempSync(join(tmpdir(), 'engined-vm-'));
   try {
