@@ -42,7 +42,7 @@ function resolveUser({ userPart, groupPart, groupAdd, passwd, groups }: Query): 
   const member = groupPart
     ? []
     : groups.filter(({ members }) => name !== '' && members.includes(name)).map((group) => group.gid);
-  const additionalGids = [...new Set([gid, ...member, ...groupAdd.map((group) => findAdditional(group, groups))])];
+  const additionalGids = [...new Set([gid, ...member, ...groupAdd.map((group) => findGroup(group, groups))])];
   return { uid, gid, additionalGids };
 }
 
@@ -60,15 +60,6 @@ function findUser(user: string, passwd: readonly PasswdEntry[]): { uid: number; 
 function findGroup(group: string, groups: readonly GroupEntry[]): number {
   const number = numberIn(group);
   const entry = groups.find(({ name, gid }) => name === group || (number !== undefined && gid === number));
-  if (entry) return entry.gid;
-  if (number === undefined)
-    throw invalid(`unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
-  return number;
-}
-
-function findAdditional(group: string, groups: readonly GroupEntry[]): number {
-  const number = numberIn(group);
-  const entry = groups.find(({ name }) => name === group);
   if (entry) return entry.gid;
   if (number === undefined)
     throw invalid(`unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
