@@ -30,6 +30,10 @@ before(async () => {
 });
 after(() => cleanup.run());
 
+/** Waits in a container until a program there listens, so that a line which follows says so. */
+const isListening = (port: number): string =>
+  `until grep -q ":${port.toString(16).toUpperCase()} " /proc/net/tcp*; do :; done`;
+
 const containersOf = (): Promise<unknown[]> => callJson(engine.socketPath, 'GET', '/containers/json?all=1');
 
 test('an image is pulled; the container is ready when its port and its log say so; nothing is left', async () => {
@@ -96,7 +100,7 @@ test('containers on one network find each other by name', async () => {
   const server = await new library.GenericContainer(registry.reference)
     .withNetwork(network)
     .withNetworkAliases('server', 'other')
-    .withCommand(['sh', '-c', 'echo serving; while :; do echo pong | nc -l -p 9000; done'])
+    .withCommand(['sh', '-c', `nc -ll -p 9000 -e echo pong & ${isListening(9000)}; echo serving; wait`])
     .withWaitStrategy(library.Wait.forLogMessage('serving'))
     .start();
   const client = await new library.GenericContainer(registry.reference)
@@ -135,7 +139,11 @@ test('a container that ends too early, and one that is never ready, are told apa
 
 test('logs are followed from the beginning, and bytes reach a published port', async () => {
   const container = await new library.GenericContainer(registry.reference)
-    .withCommand(['sh', '-c', 'echo first; echo second >&2; nc -l -p 7000 | cat; echo third'])
+    .withCommand([
+      'sh',
+      '-c',
+      `echo first; nc -l -p 7000 | cat & ${isListening(7000)}; echo second >&2; wait; echo third`,
+    ])
     .withExposedPorts(7000)
     .withWaitStrategy(library.Wait.forLogMessage('second'))
     .start();
