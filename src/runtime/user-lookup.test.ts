@@ -101,3 +101,27 @@ test('a FIFO in place of the file does not hang the lookup', async () => {
     (error) => isEngineError(error, 'invalid') && error.message.includes('not a regular file'),
   );
 });
+
+test('a device in place of the file is not opened, which would have effects on the host', async () => {
+  const root = rootfs('device', PASSWD, GROUP);
+  rmSync(join(root, 'etc/group'));
+  // There is no driver for it: the kernel says so to those who open it.
+  execFileSync('mknod', [join(root, 'etc/group'), 'c', '4095', '1']);
+  await assert.rejects(lookUpUser(root, 'web', []), /\/etc\/group of the container: not a regular file/);
+});
+
+test('large files are read whole, in parts; too large ones are refused', async () => {
+  const filler = 'someone:x:7:7::/:/bin/sh\n'.repeat(40_000);
+  const crowd = 'someone,'.repeat(20_000);
+  const groups = `29:x:3:\nagain:x:29:\nvideo:x:44:\ncrowd:x:45:${crowd}web\nnear:x:46:${crowd}website\n`;
+  const root = rootfs('large', `${filler}${PASSWD}`, `${filler}${groups}`);
+  const expected = { uid: 1000, gid: 1001, additionalGids: [1001, 45, 44, 3, 29] };
+  assert.deepEqual(await lookUpUser(root, 'web', ['video', '29', '029']), expected);
+
+  for (const [name, passwd, group, words] of [
+    ['size', 'x'.repeat(4 * 1024 * 1024 + 1), GROUP, /larger than 4194304 bytes/],
+    ['line', PASSWD, `many:x:1:${'a,'.repeat(600_000)}`, /line of the passwd or group file is too long/],
+    ['groups', PASSWD, Array.from({ length: 65_537 }, (_, at) => `g:x:${at}:web`).join('\n'), /65536 groups at most/],
+  ] as const)
+    await assert.rejects(lookUpUser(rootfs(name, passwd, group), 'web', []), words);
+});

@@ -2,7 +2,7 @@
 import { open, stat } from 'node:fs/promises';
 import { type EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
 import { closeFd } from '../../sys/files/fd.js';
-import { openInRoot } from '../../sys/files/open-in-root.js';
+import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
 import { cleanPath } from './paths.js';
 
 /** The words of BuildKit for a path that leads to no file, by the codes of the errors. */
@@ -20,7 +20,7 @@ const UNREADABLE: ReadonlyMap<string, (path: string) => string> = new Map<string
 export async function readSmallFile(root: string, path: string, maxBytes: number): Promise<Buffer | undefined> {
   const directory = await open(root, 'r');
   try {
-    const fd = openInRoot(directory.fd, cleanPath(path));
+    const fd = openInRoot(directory.fd, cleanPath(path), O_PATH);
     try {
       return await readWhole(`/proc/self/fd/${fd}`, path, maxBytes);
     } finally {
@@ -70,7 +70,7 @@ export function isUnreadable(error: unknown): error is EngineError {
 }
 
 async function readWhole(at: string, path: string, maxBytes: number): Promise<Buffer> {
-  // To open a FIFO would take a thread for ever.
+  // To open a FIFO would take a thread for ever, and to open a device has effects on the host.
   const found = await stat(at);
   if (found.isDirectory()) throw unreadable(path, 'EISDIR');
   if (!found.isFile()) throw invalid(`${path} is not a file`);

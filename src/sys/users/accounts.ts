@@ -9,7 +9,8 @@ export interface PasswdEntry {
 export interface GroupEntry {
   readonly name: string;
   readonly gid: number;
-  readonly members: readonly string[];
+  /** Names with commas between them. */
+  readonly members: string;
 }
 
 /** Lines that are no entries are left out. */
@@ -24,8 +25,13 @@ export function parsePasswd(text: string): PasswdEntry[] {
 export function parseGroup(text: string): GroupEntry[] {
   return fields(text).flatMap(([name = '', , gid = '', members = '']) => {
     const number = parseId(gid);
-    return number === undefined ? [] : [{ name, gid: number, members: members.split(',').filter(Boolean) }];
+    return number === undefined ? [] : [{ name, gid: number, members }];
   });
+}
+
+/** Tells whether a user is a member of a group. The names of a large group would take much memory when cut apart. */
+export function hasMember({ members }: GroupEntry, name: string): boolean {
+  return name !== '' && !name.includes(',') && `,${members},`.includes(`,${name},`);
 }
 
 /** Returns the number in a text; undefined for a name. */
