@@ -4,6 +4,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import type { FileBatch, SmallFile } from '../../build/files/write-files.js';
 import { setOpenFileTimes } from '../../sys/files/inode.js';
 import { permissionsOf, splitTime } from './file-stat.js';
+import { JoinedPieces } from './joined-pieces.js';
 import type { Stat } from './proto/gen/session_pb.js';
 
 /** Pieces up to this size are joined before they are written. */
@@ -13,8 +14,7 @@ export class FileWriter {
   readonly #path: string;
   readonly #stat: Stat;
   #file: FileHandle | undefined;
-  #pieces: Uint8Array[] = [];
-  #held = 0;
+  readonly #held = new JoinedPieces();
 
   /** @param path must be free, in a directory that nobody else changes. */
   constructor(path: string, stat: Stat) {
@@ -22,11 +22,10 @@ export class FileWriter {
     this.#stat = stat;
   }
 
-  /** Returns nothing when more may be written at once. */
+  /** Returns nothing when more may be written at once, else what is to be waited for. */
   write(piece: Uint8Array): Promise<void> | undefined {
-    this.#pieces.push(piece);
-    this.#held += piece.length;
-    return this.#held >= JOINED_BYTES ? this.#flush() : undefined;
+    this.#held.push(piece);
+    return this.#held.length >= JOINED_BYTES ? this.#flush() : undefined;
   }
 
   async end(): Promise<void> {
@@ -48,7 +47,7 @@ export class FileWriter {
 
   /** Bytes that are in memory until `end`. */
   get heldBytes(): number {
-    return this.#held;
+    return this.#held.length;
   }
 
   /**
@@ -58,16 +57,16 @@ export class FileWriter {
   static batch(files: readonly FileWriter[], isDigested: boolean): FileBatch {
     const bytes = new Uint8Array(files.reduce((sum, { heldBytes }) => sum + heldBytes, 0));
     let at = 0;
-    for (const piece of files.flatMap((file) => file.#pieces)) {
-      bytes.set(piece, at);
-      at += piece.length;
+    for (const file of files) {
+      bytes.set(file.#held.view(), at);
+      at += file.heldBytes;
     }
     return { files: files.map((file) => file.#description()), bytes, isDigested };
   }
 
   #description(): SmallFile {
     const { uid, gid, mode, modTime } = this.#stat;
-    const [path, sizeBytes] = [this.#path, this.#held];
+    const [path, sizeBytes] = [this.#path, this.heldBytes];
     return { path, uid, gid, permissions: permissionsOf(mode), time: splitTime(modTime), sizeBytes };
   }
 
@@ -79,10 +78,8 @@ export class FileWriter {
 
   async #flush(): Promise<void> {
     this.#file ??= await open(this.#path, 'wx', 0o600);
-    if (this.#held === 0) return;
-    const bytes = this.#pieces.length === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces);
-    this.#pieces = [];
-    this.#held = 0;
-    if (bytes !== undefined) await this.#file.writeFile(bytes);
+    if (this.heldBytes === 0) return;
+    await this.#file.writeFile(this.#held.view());
+    this.#held.clear();
   }
 }

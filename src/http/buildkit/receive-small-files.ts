@@ -8,6 +8,7 @@ import type { CountBytes } from '../../ports/build.js';
 import { kindOf, PathOrder } from './file-stat.js';
 import type { MessageCall } from './grpc-client.js';
 import { decode, encode } from './grpc-messages.js';
+import { JoinedPieces } from './joined-pieces.js';
 import { readPiece, requestPacket } from './packets.js';
 import { Packet_Type, PacketSchema, type Packet, type Stat } from './proto/gen/session_pb.js';
 
@@ -36,8 +37,7 @@ export async function receiveSmallFiles(order: SmallFilesOrder): Promise<Readonl
 
 interface Arriving {
   readonly path: string;
-  readonly pieces: Uint8Array[];
-  bytes: number;
+  readonly bytes: JoinedPieces;
 }
 
 class SmallFilesReceiver {
@@ -84,7 +84,7 @@ class SmallFilesReceiver {
     const kind = kindOf(stat.mode);
     if (kind === 'directory') return !paths.has(path) && [...paths].some((wanted) => wanted.startsWith(`${path}/`));
     if (kind !== 'file' || stat.linkname !== '' || !paths.has(path) || stat.size > maxBytes) return false;
-    this.#arriving.set(id, { path, pieces: [], bytes: 0 });
+    this.#arriving.set(id, { path, bytes: new JoinedPieces() });
     await call.send(requestPacket(id));
     return true;
   }
@@ -92,11 +92,10 @@ class SmallFilesReceiver {
   #data({ id, data }: Pick<Packet, 'id' | 'data'>): boolean {
     const file = this.#arriving.get(id);
     if (file === undefined) throw invalid(`invalid file request ${id}`);
-    file.pieces.push(data);
-    file.bytes += data.length;
-    if (data.length > 0) return file.bytes <= this.order.maxBytes;
+    file.bytes.push(data);
+    if (data.length > 0) return file.bytes.length <= this.order.maxBytes;
     this.#arriving.delete(id);
-    this.#files.set(file.path, Buffer.concat(file.pieces));
+    this.#files.set(file.path, file.bytes.view());
     return true;
   }
 
