@@ -60,3 +60,23 @@ test('what was written for the run only is durable soon, but not after something
   await records.written('one');
   assert.deepEqual(written, ['first for the run', 'first durably', 'second for the run', 'third durably']);
 });
+
+test('all who wait for one write hear that it has failed, also those whose record came with a later one', async () => {
+  const { io, written, finish } = heldWrites();
+  const full = Object.assign(new Error('full'), { code: 'ENOSPC' });
+  const records = new ContainerRecords('/nowhere', '/nowhere', { ...io, write: () => Promise.reject(full) });
+  const first = records.saveForRun(recordOf('first'));
+  await turn();
+  const outcomes = Promise.allSettled([records.save(recordOf('second')), records.save(recordOf('third'))]);
+  finish();
+  await first;
+  assert.deepEqual(
+    (await outcomes).map(({ status }) => status),
+    ['rejected', 'rejected'],
+  );
+  const next = records.saveForRun(recordOf('fourth'));
+  await turn();
+  finish();
+  await next;
+  assert.deepEqual(written, ['first for the run', 'fourth for the run']);
+});

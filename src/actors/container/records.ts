@@ -51,6 +51,8 @@ interface Write {
   ahead: ContainerRecord | undefined;
   timer: NodeJS.Timeout | undefined;
   running: Promise<void> | undefined;
+  /** The last record that was written, or failed. */
+  outcome: Promise<void> | undefined;
 }
 
 export class ContainerRecords {
@@ -125,6 +127,7 @@ export class ContainerRecords {
       ahead: undefined,
       timer: undefined,
       running: undefined,
+      outcome: undefined,
     };
     this.#writes.set(id, write);
     return write;
@@ -142,13 +145,20 @@ export class ContainerRecords {
     await this.#writes.get(id)?.running?.catch(() => undefined);
   }
 
-  async #flush(id: string, write: Write): Promise<void> {
+  #flush(id: string, write: Write): Promise<void> | undefined {
     const { wanted: record, isUrgent, isForRun } = write;
-    if (!record) return;
+    // The one before this took the record of both, and has done for both what it could.
+    if (!record) return write.outcome;
     write.wanted = undefined;
     write.isUrgent = false;
     write.isForRun = true;
-    if (!isForRun) return this.#makeDurable(id, write, { record, isUrgent });
+    write.outcome = isForRun
+      ? this.#writeForRun(id, write, record)
+      : this.#makeDurable(id, write, { record, isUrgent });
+    return write.outcome;
+  }
+
+  async #writeForRun(id: string, write: Write, record: ContainerRecord): Promise<void> {
     await this.io.writeForRun(this.#runFile(id), this.#file(id), record);
     write.ahead = record;
   }
@@ -207,6 +217,7 @@ export class ContainerRecords {
     const write = this.#writes.get(id);
     if (write) {
       write.wanted = undefined;
+      write.outcome = undefined;
       await write.running?.catch(() => undefined);
       clearTimeout(write.timer);
       if (write.ahead) await rm(this.#runFile(id), { force: true });
@@ -299,7 +310,7 @@ export class ContainerRecords {
 }
 
 /** Does the work when all that was begun before it is done, whatever came of that. */
-function enqueue(write: Write, work: () => Promise<void>): Promise<void> {
+function enqueue(write: Write, work: () => Promise<void> | undefined): Promise<void> {
   const mine = (write.running ?? Promise.resolve()).catch(() => undefined).then(work);
   write.running = mine;
   return mine;
