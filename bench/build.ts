@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Buildx } from '../test/support/buildx.js';
 import type { Engine } from '../test/support/engine.js';
 import { generatedBytes } from '../test/support/image-builder.js';
+import { BuildDoor } from './build-door.js';
 import { delaySince } from './event-loop.js';
 import { median, timed, type Measure, type Metric, type Sample, type Setting } from './measure.js';
 import { peakResidentBytes, residentBytes } from './resident-memory.js';
@@ -18,11 +19,14 @@ const REBUILDS = 5;
 /** The directories that are built, and what is done with them. */
 class Builds {
   readonly #buildx: Buildx;
+  readonly #door: BuildDoor;
 
   constructor(engine: Engine, image: string) {
     this.#buildx = new Buildx(join(engine.dir, 'builds'), engine.host);
     const steps = Array.from({ length: 10 }, (_, index) => `RUN echo ${index} > /step-${index}\n`);
-    this.#buildx.write('steps/Dockerfile', `FROM ${image}\n${steps.join('')}`);
+    const dockerfile = `FROM ${image}\n${steps.join('')}`;
+    this.#buildx.write('steps/Dockerfile', dockerfile);
+    this.#door = new BuildDoor(engine.socketPath, dockerfile);
     // Each stage keeps a processor busy for a moment.
     const work = 'RUN head -c 30000000 /dev/zero | sha256sum > /sum\n';
     const stages = ['a', 'b', 'c', 'd'];
@@ -55,6 +59,11 @@ class Builds {
     await this.#buildx.ok(['build', '-q', '-t', directory, ...args, '.'], { in: directory });
   }
 
+  /** The rebuild of the steps as buildx orders it, without its start and its end. */
+  rebuildAtDoor(): Promise<void> {
+    return this.#door.build('steps');
+  }
+
   changeOneFile(): void {
     appendFileSync(join(this.#buildx.directory, 'many/d7/f700'), 'more');
   }
@@ -82,6 +91,13 @@ const SCENES: readonly Scene[] = [
     target: 0.5,
     before: (builds) => builds.build('steps'),
     act: (builds) => builds.build('steps'),
+    times: REBUILDS,
+  },
+  {
+    name: 'build, everything cached, at the door',
+    target: 0.5,
+    before: (builds) => builds.rebuildAtDoor(),
+    act: (builds) => builds.rebuildAtDoor(),
     times: REBUILDS,
   },
   { name: 'build, four stages', target: 0.7, act: (builds) => builds.build('stages', '--no-cache') },
