@@ -9,10 +9,10 @@ import { filterProcess } from './filter-process.js';
 /** Takes compressed bytes in order and hands plain ones to the consumer given to `createDecompressor`. */
 export interface Decompressor {
   /**
-   * Resolves when more bytes are welcome; then the chunk may be reused. Rejects with `data-loss` for a damaged stream
-   * or with the consumer's error.
+   * Returns a promise only when it has to wait until more bytes are welcome; then the chunk may be reused. Throws, or
+   * rejects with, `data-loss` for a damaged stream or the consumer's error.
    */
-  write(chunk: Buffer): Promise<void>;
+  write(chunk: Buffer): void | Promise<void>;
   /** Resolves when the consumer has had everything. */
   end(): Promise<void>;
   /** Frees everything; nothing more reaches the consumer. Idempotent. */
@@ -135,10 +135,10 @@ export function createDecompressor(consumer: Consumer): Decompressor {
     return inner;
   };
   return {
-    async write(chunk) {
+    write(chunk) {
       if (inner) return inner.write(chunk);
       head = Buffer.concat([head, chunk]);
-      if (head.length >= MAGIC_BYTES) await decide();
+      return head.length >= MAGIC_BYTES ? decide().then(() => undefined) : undefined;
     },
     async end() {
       await (inner ?? (await decide())).end();
@@ -149,7 +149,7 @@ export function createDecompressor(consumer: Consumer): Decompressor {
 
 function plain(consumer: Consumer): Decompressor {
   return {
-    write: async (chunk) => consumer(chunk),
+    write: (chunk) => consumer(chunk),
     end: async () => undefined,
     destroy: () => undefined,
   };
@@ -180,19 +180,21 @@ function through(stream: Duplex, consumer: Consumer): Decompressor {
   const check = (): void => {
     if (failure) throw failure;
   };
+  const write = (chunk: Buffer): void | Promise<void> => {
+    check();
+    let at = input.put(chunk, 0);
+    for (; input.isFull; at += input.put(chunk, at)) {
+      const free = input.whenFree();
+      if (free) return free.then(() => write(chunk.subarray(at)));
+      input.pass();
+    }
+  };
   return {
-    async write(chunk) {
-      check();
-      for (let at = 0; at < chunk.length;) {
-        at += input.put(chunk, at);
-        if (!input.isFull) continue;
-        await input.pass();
-        check();
-      }
-    },
+    write,
     async end() {
       check();
-      await input.pass();
+      await input.whenFree();
+      input.pass();
       stream.end();
       // Padding behind the last byte may have ended it.
       if (!isEnded) await once(stream, 'end').catch((error: unknown) => (failure ??= damaged(error)));
@@ -235,14 +237,19 @@ class StreamInput {
     return count;
   }
 
-  /** Gives the stream what was gathered, once it is done with what it has, or is closed. */
-  async pass(): Promise<void> {
-    if (this.#isBusy) await new Promise<void>((resolve) => (this.#wake = resolve));
-    if (this.#usedBytes === 0 || this.#stream.destroyed) return;
-    this.#isBusy = true;
-    this.#stream.write(this.#filling.subarray(0, this.#usedBytes), () => this.#release());
+  /** Returns a promise only while the stream has what it was given: it resolves when the next may be passed. */
+  whenFree(): Promise<void> | undefined {
+    return this.#isBusy ? new Promise<void>((resolve) => (this.#wake = resolve)) : undefined;
+  }
+
+  /** Gives the stream what was gathered. One that is closed wants nothing. */
+  pass(): void {
+    const gathered = this.#filling.subarray(0, this.#usedBytes);
     this.#usedBytes = 0;
+    if (gathered.length === 0 || this.#stream.destroyed) return;
+    this.#isBusy = true;
     [this.#filling, this.#other] = [this.#other ?? Buffer.allocUnsafeSlow(INPUT_BYTES), this.#filling];
+    this.#stream.write(gathered, () => this.#release());
   }
 
   #release(): void {

@@ -7,6 +7,7 @@ import { dataLoss, internal, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { factsOf, statusError, transportError } from '../registry/failure.js';
 import { type HttpLimits, type HttpRequest, readBody, sendRequest } from '../registry/http.js';
+import { eachChunk } from './each-chunk.js';
 import { type FetchPiece, inPieces, isRoomForPieces, MAX_CONNECTIONS, Pace } from './in-pieces.js';
 import type { PartialFile } from './partial-file.js';
 import type { RetryPolicy, Source, TaskLink } from './task-link.js';
@@ -22,7 +23,8 @@ export interface BlobInput extends RetryPolicy {
 export interface BlobSink {
   /** Returns the number of bytes taken so far, where the download goes on. */
   position(): number;
-  take(chunk: Buffer): Promise<void>;
+  /** Takes a chunk, which is its own; a promise holds the next one up. */
+  take(chunk: Buffer): void | Promise<void>;
 }
 
 const MAX_ERROR_BYTES = 64 << 10;
@@ -89,21 +91,32 @@ export class BlobDownload {
     if (this.#partial && etag?.startsWith('"') === true) this.#partial.validator = { url: source.url, etag };
     const hasRanges = response.statusCode === 206 || ranges === 'bytes';
     const pace = new Pace();
-    for await (const received of bodyOf(request, response)) {
+    let connections = 1;
+    /** Returns false when the blob gets more connections. */
+    const goesOn = async (): Promise<boolean> => {
+      const more = await this.#link.moreConnections(MAX_CONNECTIONS - 1);
+      if (more > 0) connections += more;
+      else pace.wait();
+      return more === 0;
+    };
+    const consumed = (): boolean | Promise<boolean> => {
+      pace.consumed();
+      return hasRanges && this.#mayUseMore() && pace.isSlow() ? goesOn() : true;
+    };
+    const take = (received: Buffer): boolean | Promise<boolean> => {
       pace.arrived(received.length);
       // A server without ranges starts over: what is known already is passed by.
       const chunk = skip > 0 ? received.subarray(Math.min(skip, received.length)) : received;
       skip -= received.length - chunk.length;
-      if (chunk.length > 0) await this.#sink.take(chunk);
-      pace.consumed();
-      const rest = this.#input.sizeBytes - this.#sink.position();
-      if (!this.#mayUsePieces || !isRoomForPieces() || !hasRanges || rest < MIN_PIECES_BYTES || !pace.isSlow())
-        continue;
-      const more = await this.#link.moreConnections(MAX_CONNECTIONS - 1);
-      if (more > 0) return more + 1;
-      pace.wait();
-    }
-    return 1;
+      const taken = chunk.length > 0 ? this.#sink.take(chunk) : undefined;
+      return taken ? taken.then(consumed) : consumed();
+    };
+    await eachChunk(response, take, (error) => transportError(request, error));
+    return connections;
+  }
+
+  #mayUseMore(): boolean {
+    return this.#mayUsePieces && isRoomForPieces() && this.#input.sizeBytes - this.#sink.position() >= MIN_PIECES_BYTES;
   }
 
   async #readPieces(source: Source, connections: number): Promise<void> {
@@ -119,7 +132,8 @@ export class BlobDownload {
     const either = AbortSignal.any([this.#link.signal, signal]);
     for (let at = from; at < to;) {
       const request = this.#request(source, at, to - 1, either);
-      const before = at;
+      const wanted = to - at;
+      let received = 0;
       let failure: unknown = new Error('the server sent nothing');
       try {
         const response = await sendRequest(request);
@@ -127,15 +141,18 @@ export class BlobDownload {
           response.destroy();
           throw transportError(request, new Error('the server does not send ranges any more'));
         }
-        for await (const chunk of bodyOf(request, response)) {
-          chunks.push(chunk.subarray(0, to - at));
-          at += chunk.length;
-        }
+        const take = (chunk: Buffer): boolean => {
+          chunks.push(chunk.subarray(0, Math.max(wanted - received, 0)));
+          received += chunk.length;
+          return true;
+        };
+        await eachChunk(response, take, (error) => transportError(request, error));
       } catch (error) {
         failure = error;
         if (!isEngineError(error) || factsOf(error).retryable !== true) throw error;
       }
-      if (at === before) throw transportError(request, failure);
+      if (received === 0) throw transportError(request, failure);
+      at += received;
     }
     return chunks;
   }
@@ -181,16 +198,5 @@ export class BlobDownload {
       );
     }
     return 0;
-  }
-}
-
-/** The body; what breaks it is an error of the registry's. */
-async function* bodyOf(request: HttpRequest, response: IncomingMessage): AsyncGenerator<Buffer> {
-  try {
-    yield* response as AsyncIterable<Buffer>;
-  } catch (error) {
-    throw transportError(request, error);
-  } finally {
-    response.destroy();
   }
 }

@@ -57,11 +57,11 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
       await sink.write(chunk);
       link.progress({ type: 'downloading', bytes: sink.blobBytes });
     }
-    const take = async (chunk: Buffer): Promise<void> => {
+    const take = (chunk: Buffer): void | Promise<void> => {
       partial?.append(chunk);
-      await sink.write(chunk);
-      bufferDied(chunk.length);
+      const taken = sink.write(chunk);
       link.progress({ type: 'downloading', bytes: sink.blobBytes });
+      return taken;
     };
     await new BlobDownload(input, link, { take, position: () => sink.blobBytes }, partial).run();
     link.report({ type: 'downloading', bytes: sink.blobBytes });
@@ -112,7 +112,7 @@ class LayerSink {
     return this.#blobBytes;
   }
 
-  async write(chunk: Buffer): Promise<void> {
+  write(chunk: Buffer): void | Promise<void> {
     this.#blobBytes += chunk.length;
     if (this.#blobBytes > this.#input.sizeBytes)
       throw damaged(
@@ -123,11 +123,15 @@ class LayerSink {
     bufferDied(chunk.length);
     if (this.#failure) return;
     try {
-      await this.#decompressor.write(chunk);
+      return this.#decompressor.write(chunk)?.catch((error: unknown) => this.#note(error));
     } catch (error) {
-      if (!isFaultOfContent(error)) throw error;
-      this.#failure = error;
+      this.#note(error);
     }
+  }
+
+  #note(error: unknown): void {
+    if (!isFaultOfContent(error)) throw error;
+    this.#failure = error;
   }
 
   /** Judges the blob once it is complete. */
