@@ -2,6 +2,7 @@
 import type { Digest } from '../ports/storage.js';
 import { digestOf } from './client.js';
 import { layerType, type PushedBlob, type WrittenManifest } from './manifest-writer.js';
+import { parseForeignJson } from '../text/foreign-json.js';
 
 export const CACHE_CONFIG_TYPE = 'application/vnd.buildkit.cacheconfig.v0';
 
@@ -20,7 +21,7 @@ interface CacheConfigBlob {
 export function cacheConfigOf(manifest: Buffer): CacheConfigBlob | undefined {
   let value: { readonly config?: unknown; readonly manifests?: unknown } | null;
   try {
-    value = JSON.parse(manifest.toString('utf8')) as typeof value;
+    value = parseForeignJson(manifest) as typeof value;
   } catch {
     return undefined;
   }

@@ -1,6 +1,6 @@
 /** Requests of the distribution API. Each function is one exchange and keeps no state; digests are verified here. */
 import { createHash } from 'node:crypto';
-import { dataLoss } from '../errors/engine-error.js';
+import { dataLoss, messageOf } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import type { Grant } from './access.js';
 import type { Endpoint } from './endpoint.js';
@@ -8,6 +8,7 @@ import { factsOf, statusError } from './failure.js';
 import { type HttpRequest, readBody, type RequestOptions, sendRequest } from './http.js';
 import { ACCEPTED_MANIFESTS } from './manifest.js';
 import { type AuthScheme, schemeOfHeader } from './token.js';
+import { parseForeignJson } from '../text/foreign-json.js';
 
 export interface FetchedManifest {
   readonly bytes: Buffer;
@@ -135,9 +136,9 @@ export async function listTags(grant: Grant, repository: string, options: CallOp
     if (response.statusCode !== 200) throw statusError(request, response, body);
     let parsed: { readonly tags?: unknown } | null;
     try {
-      parsed = JSON.parse(body.toString('utf8'));
+      parsed = parseForeignJson(body) as typeof parsed;
     } catch (error) {
-      throw dataLoss('invalid list of tags: not JSON', { code: 'BAD_TAG_LIST', cause: error });
+      throw dataLoss(`invalid list of tags: ${messageOf(error)}`, { code: 'BAD_TAG_LIST', cause: error });
     }
     if (Array.isArray(parsed?.tags)) tags.push(...parsed.tags.filter((tag) => typeof tag === 'string'));
     path = nextPage(response.headers.link, repository);

@@ -1,10 +1,11 @@
 /** Looks up a name in a registry, without pulling the image. */
-import { dataLoss, forbidden } from '../errors/engine-error.js';
+import { dataLoss, forbidden, messageOf } from '../errors/engine-error.js';
 import { type RegistryAccess, withGrant } from './access.js';
 import { getBlob, getManifest } from './client.js';
 import { factsOf } from './failure.js';
 import { type EntryPlatform, parseManifest, platformOf } from './manifest.js';
 import { pullScope } from './token.js';
+import { parseForeignJson } from '../text/foreign-json.js';
 
 export interface RemoteImage {
   readonly mediaType: string;
@@ -49,9 +50,9 @@ export async function inspectRemote(
 function configPlatform(bytes: Buffer): EntryPlatform {
   let config: unknown;
   try {
-    config = JSON.parse(bytes.toString('utf8'));
+    config = parseForeignJson(bytes);
   } catch (error) {
-    throw dataLoss('invalid image configuration: not JSON', { code: 'BAD_CONFIG', cause: error });
+    throw dataLoss(`invalid image configuration: ${messageOf(error)}`, { code: 'BAD_CONFIG', cause: error });
   }
   return platformOf(config);
 }

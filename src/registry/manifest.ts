@@ -1,8 +1,9 @@
 /** Reads manifests and indexes of the Docker schema 2 and OCI formats. */
-import { dataLoss, invalid } from '../errors/engine-error.js';
+import { dataLoss, invalid, messageOf } from '../errors/engine-error.js';
 import type { OciDescriptor, OciPlatform, PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { ownMember } from '../text/own-member.js';
+import { parseForeignJson } from '../text/foreign-json.js';
 
 export interface ManifestPlatform {
   readonly os: string;
@@ -132,9 +133,9 @@ function schema1Refused(name: string): Error {
 
 function parseJson(bytes: Buffer): unknown {
   try {
-    return JSON.parse(bytes.toString('utf8'));
+    return parseForeignJson(bytes);
   } catch (error) {
-    throw dataLoss('invalid manifest: not JSON', { code: 'BAD_MANIFEST', cause: error });
+    throw dataLoss(`invalid manifest: ${messageOf(error)}`, { code: 'BAD_MANIFEST', cause: error });
   }
 }
 

@@ -7,6 +7,7 @@ import { hostsFor, type RegistryRules } from './endpoint.js';
 import { retryAfterMs } from './failure.js';
 import { type Descriptor, parseManifest } from './manifest.js';
 import { bestManifest, canRun, formatPlatform, hostPlatform, parsePlatform } from './platform.js';
+import { parseConfig } from './resolve.js';
 import { schemeOfHeader } from './token.js';
 
 test('challenges are parsed with quotes, commas, escapes and several schemes', () => {
@@ -241,4 +242,12 @@ test('Retry-After is seconds or a date', () => {
   assert.equal(retryAfterMs('Thu, 01 Jan 1970 00:00:01 GMT', 2000), 0);
   assert.equal(retryAfterMs('soon', 0), undefined);
   assert.equal(retryAfterMs(undefined, 0), undefined);
+});
+
+test('documents that have more in them than real ones are refused before they are parsed', () => {
+  const many = Buffer.from(`{"rootfs":{"diff_ids":[]},"x":[${'0,'.repeat(100_000)}0]}`);
+  assert.throws(() => parseManifest(many, undefined, 'x'), /invalid manifest: .*more than 100000 members/);
+  assert.throws(() => parseConfig(many), /invalid image configuration: .*more than 100000 members/);
+  const spread = Buffer.from(`[${`[${'0,'.repeat(50_000)}0],`.repeat(4)}0]`);
+  assert.throws(() => parseConfig(spread), /more than 200000 values/);
 });

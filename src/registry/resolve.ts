@@ -1,5 +1,5 @@
 /** Resolves a reference to what has to be fetched: manifest, platform choice, config and the layers' identities. */
-import { dataLoss, EngineError, invalid, isEngineError, notFound } from '../errors/engine-error.js';
+import { dataLoss, EngineError, invalid, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
 import { chainId } from '../ports/chain-id.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
@@ -10,6 +10,7 @@ import { factsOf } from './failure.js';
 import { type Descriptor, type ImageManifest, parseManifest, publishedAs } from './manifest.js';
 import { bestManifest, canRun, formatPlatform, hostPlatform, type Platform } from './platform.js';
 import { pullScope } from './token.js';
+import { parseForeignJson } from '../text/foreign-json.js';
 
 export interface WantedImage {
   /** Repository path in the registry: `library/alpine`. */
@@ -129,9 +130,9 @@ async function fetchChild(
 export function parseConfig(bytes: Buffer): ImageConfigDocument {
   let config: Partial<ImageConfigDocument> | null;
   try {
-    config = JSON.parse(bytes.toString('utf8'));
+    config = parseForeignJson(bytes) as typeof config;
   } catch (error) {
-    throw dataLoss('invalid image configuration: not JSON', { code: 'BAD_CONFIG', cause: error });
+    throw dataLoss(`invalid image configuration: ${messageOf(error)}`, { code: 'BAD_CONFIG', cause: error });
   }
   const diffIds: unknown = config?.rootfs?.diff_ids;
   if (

@@ -6,6 +6,7 @@ import type { RegistryHost } from './endpoint.js';
 import { statusError } from './failure.js';
 import { readBody, type HttpRequest, sendRequest } from './http.js';
 import { firstAnswer } from './probe.js';
+import { parseForeignJson } from '../text/foreign-json.js';
 
 export interface SearchResult {
   readonly name: string;
@@ -65,7 +66,7 @@ export async function searchIndex(
 function parseResults(body: Buffer, name: string): SearchResult[] {
   let parsed: { readonly results?: unknown } | null;
   try {
-    parsed = JSON.parse(body.toString('utf8'));
+    parsed = parseForeignJson(body) as typeof parsed;
   } catch (error) {
     throw internal(`error decoding registry search results of ${name}`, { code: 'BAD_SEARCH_RESULT', cause: error });
   }

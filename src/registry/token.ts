@@ -7,6 +7,7 @@ import { basicAuthorization, type Credentials } from './credentials.js';
 import type { Endpoint } from './endpoint.js';
 import { statusError, transportError } from './failure.js';
 import { type HttpRequest, readBody, type RequestOptions, sendRequest } from './http.js';
+import { parseForeignJson } from '../text/foreign-json.js';
 
 /** How a registry wants to be asked. */
 export type AuthScheme =
@@ -176,7 +177,7 @@ function parseToken(
     issued_at?: unknown;
   };
   try {
-    parsed = JSON.parse(body.toString('utf8')) ?? {};
+    parsed = parseForeignJson(body) ?? {};
   } catch (error) {
     throw transportError(request, error);
   }

@@ -1,9 +1,10 @@
 /** The documents of images in an archive: manifests, indexes and configurations, each read only once. */
-import { isEngineError } from '../../errors/engine-error.js';
+import { isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { ImageConfigDocument } from '../../ports/images.js';
 import type { PublishedImage } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 import { type ImageManifest, parseManifest, publishedAs } from '../../registry/manifest.js';
+import { parseForeignJson } from '../../text/foreign-json.js';
 import { isDigest } from '../reference.js';
 import { type ArchiveFiles, badArchive as bad } from './files.js';
 
@@ -32,11 +33,20 @@ export interface Draft {
   readonly parts: ArchivedParts | undefined;
 }
 
+/** Parses a list of images, which may be long. */
 export function json(bytes: Buffer, what: string): unknown {
   try {
     return JSON.parse(bytes.toString('utf8'));
   } catch (error) {
     throw bad(`invalid ${what} in the archive: not JSON`, error);
+  }
+}
+
+function configurationOf(bytes: Buffer): ImageConfigDocument | null {
+  try {
+    return parseForeignJson(bytes) as ImageConfigDocument | null;
+  } catch (error) {
+    throw bad(`invalid image configuration in the archive: ${messageOf(error)}`, error);
   }
 }
 
@@ -60,7 +70,7 @@ export class Configurations {
   #parse(path: string): ImageConfigDocument {
     const bytes = this.files.document(path);
     if (!bytes) throw bad(`the archive has no configuration ${JSON.stringify(path)}`);
-    const config = json(bytes, 'image configuration') as ImageConfigDocument | null;
+    const config = configurationOf(bytes);
     const diffIds = config?.rootfs?.diff_ids;
     if (!config || !Array.isArray(diffIds ?? []) || !(diffIds ?? []).every(isDigest))
       throw bad('invalid image configuration in the archive: no root file system');
