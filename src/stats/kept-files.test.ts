@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -41,4 +42,17 @@ test('files stay open while they are read, but not for longer, and only so many'
   now += 6000;
   files.begin();
   assert.equal(files.count, 0);
+});
+
+test('where the daemon may have few files open, most are left to others', () => {
+  const script = `const { KeptFiles } = await import(process.argv[1]);
+const files = new KeptFiles();
+for (const name of ['stat', 'status', 'cgroup', 'limits', 'maps'])
+  for (const directory of ['self', 'thread-self', ...Array.from({ length: 40 }, (_, at) => './'.repeat(at) + 'self')])
+    if (files.read('/proc/' + directory, name) === undefined) throw new Error(name);
+console.log(files.count);`;
+  const module = new URL('kept-files.js', import.meta.url).href;
+  const command = 'ulimit -n 256; exec "$0" --input-type=module -e "$1" "$2"';
+  const shown = execFileSync('sh', ['-c', command, process.execPath, script, module], { encoding: 'utf8' });
+  assert.equal(shown, '64\n');
 });

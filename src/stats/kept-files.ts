@@ -3,12 +3,15 @@
  * file takes the kernel three times as long as filling it. An open file keeps no group alive.
  */
 import { closeSync, openSync, readSync } from 'node:fs';
+import { openFileLimit } from '../sys/process/limits.js';
 import { readKernelFile } from './kernel-file.js';
 
 /** Followed containers are read once a second. */
 const KEPT_MS = 5000;
 /** This is enough for some hundred containers; the files of others are opened for each reading. */
 const MAX_FILES = 4000;
+/** They are this part of the files that the daemon may have open, at most. */
+const PART_OF_LIMIT = 1 / 4;
 /** Each of these files is one record, of which the kernel gives as much at once as there is room for. */
 const ROOM_BYTES = 64 * 1024;
 
@@ -26,7 +29,7 @@ export class KeptFiles {
 
   constructor(
     private readonly now: () => number = () => performance.now(),
-    private readonly maxFiles: number = MAX_FILES,
+    private readonly maxFiles: number = Math.min(MAX_FILES, Math.floor(openFileLimit() * PART_OF_LIMIT)),
   ) {}
 
   /** So many files are open. */
