@@ -80,3 +80,24 @@ test('all who wait for one write hear that it has failed, also those whose recor
   await next;
   assert.deepEqual(written, ['first for the run', 'fourth for the run']);
 });
+
+test('what could not be made durable is, when there is room again', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { io, written, finish } = heldWrites();
+  let isFull = true;
+  const records = new ContainerRecords('/nowhere', '/nowhere', {
+    ...io,
+    write: (...args) => (isFull ? Promise.reject(new Error('full')) : io.write(...args)),
+  });
+  const ahead = records.saveForRun(recordOf('ended'));
+  await turn();
+  finish();
+  await ahead;
+  await assert.rejects(records.save(recordOf('ended'), true), /full/);
+  isFull = false;
+  t.mock.timers.tick(5_000);
+  await turn();
+  finish();
+  await records.written('one');
+  assert.deepEqual(written, ['ended for the run', 'ended durably']);
+});

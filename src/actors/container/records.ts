@@ -169,7 +169,12 @@ export class ContainerRecords {
     { record, isUrgent }: { readonly record: ContainerRecord; readonly isUrgent: boolean },
   ): Promise<void> {
     const save = (): Promise<void> => this.io.write(this.#file(id), record);
-    await (isUrgent ? this.io.urgent(save) : save());
+    try {
+      await (isUrgent ? this.io.urgent(save) : save());
+    } catch (error) {
+      if (write.ahead !== undefined) this.#makeDurableLater(id, write, RETRY_MS);
+      throw error;
+    }
     clearTimeout(write.timer);
     if (write.ahead === undefined) return;
     write.ahead = undefined;
@@ -179,10 +184,7 @@ export class ContainerRecords {
   #makeDurableLater(id: string, write: Write, afterMs: number): void {
     clearTimeout(write.timer);
     const makeDurable = (): void => {
-      this.#catchUp(id, write).catch((error: unknown) => {
-        this.io.failed(id, error);
-        this.#makeDurableLater(id, write, RETRY_MS);
-      });
+      this.#catchUp(id, write).catch((error: unknown) => this.io.failed(id, error));
     };
     write.timer = setTimeout(makeDurable, afterMs).unref();
   }
