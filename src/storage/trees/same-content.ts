@@ -1,12 +1,11 @@
 /** Compares two files whose attributes are equal. Synchronous, for worker threads. Paths are byte strings. */
-import { closeSync, constants, openSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
+import { closeSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
 import { getXattr } from '../../sys/files/xattr.js';
 import { fsPath } from '../byte-path.js';
 import { contentXattrs } from '../copy-attributes.js';
+import { openRegular } from '../open-regular.js';
 
 const PIECE_BYTES = 1 << 18;
-// A container may put a FIFO in the place of a file, and opening one would wait.
-const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 /** @param stat is that of `a`. */
 export function isSameContent(a: string, b: string, stat: BigIntStats): boolean {
@@ -27,7 +26,12 @@ function hasSameXattrs(a: string, b: string): boolean {
 function hasSameBytes(a: string, b: string): boolean {
   const fds: number[] = [];
   try {
-    for (const path of [a, b]) fds.push(openSync(fsPath(path), OPEN_FILE));
+    for (const path of [a, b]) {
+      const file = openRegular(path);
+      // A container has put something else in the place of the file.
+      if (file === undefined) return false;
+      fds.push(file.fd);
+    }
     const [one = Buffer.alloc(0), other = Buffer.alloc(0)] = fds.map(() => Buffer.allocUnsafe(PIECE_BYTES));
     for (;;) {
       const [read = 0, too = 0] = [one, other].map((piece, i) => readSync(fds[i] ?? -1, piece));
