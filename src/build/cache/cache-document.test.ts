@@ -44,3 +44,9 @@ test('records that say nothing useful are left out; what is no document is refus
   assert.throws(() => readCacheDocument(Buffer.from('{')), { code: 'BAD_CACHE' });
   assert.throws(() => readCacheDocument(Buffer.alloc(MAX_DOCUMENT_BYTES + 1, ' ')), { code: 'BAD_CACHE' });
 });
+
+test('a document with more in it than real ones is refused before it is parsed', () => {
+  const many = Buffer.from(`{"layers":[${'0,'.repeat(100_000)}0]}`);
+  assert.ok(many.length < MAX_DOCUMENT_BYTES);
+  assert.throws(() => readCacheDocument(many), /invalid cache document: .*more than 100000 members/);
+});

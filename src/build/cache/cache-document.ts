@@ -4,9 +4,10 @@
  * key and the topmost of the layers that it left. Links between records, by which BuildKit finds steps without their
  * keys, are not needed here: a key of this engine stands for all that a step depends on.
  */
-import { dataLoss } from '../../errors/engine-error.js';
+import { dataLoss, messageOf } from '../../errors/engine-error.js';
 import { isDigest } from '../../images/reference.js';
 import type { Digest } from '../../ports/storage.js';
+import { parseForeignJson } from '../../text/foreign-json.js';
 
 /** The member of an image's configuration, in base64. */
 export const INLINE_CACHE = 'moby.buildkit.cache.v0';
@@ -59,9 +60,9 @@ export function readCacheDocument(bytes: Buffer): CacheDocument {
   if (bytes.length > MAX_DOCUMENT_BYTES) throw dataLoss('the cache document is too large', { code: 'BAD_CACHE' });
   let value: { readonly layers?: unknown; readonly records?: unknown } | null;
   try {
-    value = JSON.parse(bytes.toString('utf8')) as typeof value;
+    value = parseForeignJson(bytes) as typeof value;
   } catch (error) {
-    throw dataLoss('invalid cache document: not JSON', { code: 'BAD_CACHE', cause: error });
+    throw dataLoss(`invalid cache document: ${messageOf(error)}`, { code: 'BAD_CACHE', cause: error });
   }
   return {
     layers: listOf(value?.layers).map((layer) => layerOf(layer as Unknown<WrittenLayer> | null)),
