@@ -127,12 +127,12 @@ export class BlobDownload {
   }
 
   /** Goes on after a break as long as each attempt brings something. */
-  async #fetchPiece(source: Source, from: number, to: number, signal: AbortSignal): Promise<readonly Buffer[]> {
-    const chunks: Buffer[] = [];
+  async #fetchPiece(source: Source, from: number, to: number, signal: AbortSignal): Promise<Buffer> {
+    const piece = Buffer.allocUnsafeSlow(to - from);
     const either = AbortSignal.any([this.#link.signal, signal]);
     for (let at = from; at < to;) {
       const request = this.#request(source, at, to - 1, either);
-      const wanted = to - at;
+      const start = at - from;
       let received = 0;
       let failure: unknown = new Error('the server sent nothing');
       try {
@@ -141,10 +141,11 @@ export class BlobDownload {
           response.destroy();
           throw transportError(request, new Error('the server does not send ranges any more'));
         }
+        // Chunks may be tiny, and a server may send more than was asked for, without end.
         const take = (chunk: Buffer): boolean => {
-          chunks.push(chunk.subarray(0, Math.max(wanted - received, 0)));
-          received += chunk.length;
-          return true;
+          const count = chunk.copy(piece, start + received);
+          received += count;
+          return count === chunk.length;
         };
         await eachChunk(response, take, (error) => transportError(request, error));
       } catch (error) {
@@ -154,7 +155,7 @@ export class BlobDownload {
       if (received === 0) throw transportError(request, failure);
       at += received;
     }
-    return chunks;
+    return piece;
   }
 
   /** @param last position of the last byte wanted; undefined: to the end. */

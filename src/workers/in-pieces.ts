@@ -7,6 +7,8 @@
 export const MAX_CONNECTIONS = 4;
 /** For each connection so many bytes of a blob are held in memory; they are lost when the daemon is killed. */
 const PIECE_BYTES = 4 << 20;
+/** A piece is handed out in chunks, of which each may become a hundred times its size. */
+const CHUNK_BYTES = 64 << 10;
 
 /** At most so many blobs are read in pieces at a time in this thread, which limits the memory. */
 const MAX_READERS = 2;
@@ -18,7 +20,7 @@ export function isRoomForPieces(): boolean {
 }
 
 /** Fetches the bytes from `from` up to, without, `to`. Rejects when `signal` aborts. */
-export type FetchPiece = (from: number, to: number, signal: AbortSignal) => Promise<readonly Buffer[]>;
+export type FetchPiece = (from: number, to: number, signal: AbortSignal) => Promise<Buffer>;
 
 /** Returns the bytes from `from` up to `to`. Ends with the first failure, after all bytes before it. */
 export async function* inPieces(
@@ -29,7 +31,7 @@ export async function* inPieces(
 ): AsyncGenerator<Buffer> {
   const abort = new AbortController();
   readers++;
-  const underWay: Promise<readonly Buffer[]>[] = [];
+  const underWay: Promise<Buffer>[] = [];
   let next = from;
   const begin = (): void => {
     if (next >= to) return;
@@ -42,9 +44,9 @@ export async function* inPieces(
   try {
     for (let count = 0; count < connections; count++) begin();
     for (let piece = underWay.shift(); piece; piece = underWay.shift()) {
-      const chunks = await piece;
+      const bytes = await piece;
       begin();
-      yield* chunks;
+      for (let at = 0; at < bytes.length; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES);
     }
   } finally {
     readers--;
