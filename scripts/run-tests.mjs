@@ -44,12 +44,20 @@ const SHARING = [
   ],
   [
     ...['security/hostile-patterns', 'security/inherited-names', 'security/one-line', 'build/classic-build'],
-    ...['build/calls', 'build/remote-bake', 'streams/stream-files'],
+    ...['build/calls', 'build/remote-bake', 'streams/stream-files', 'security/hostile-documents'],
+    ...['security/known-overloads', 'security/cost-fuzz', 'images/registry-api'],
+  ],
+  [
+    ...['containers/lifecycle', 'containers/container-list', 'containers/container-update', 'containers/legacy-links'],
+    ...['network/network-connect', 'network/networks-api', 'network/parent-networks'],
   ],
   ['build/build-version-2', 'build/platforms', 'build/remote-contexts', 'build/run-mounts', 'build/sbom'],
   ['build/buildx', 'build/outputs', 'build/provenance', 'build/kills'],
   ['clients/compose', 'clients/compose-today', 'clients/build-clients'],
   ['network/network-plugins', 'streams/logs-remote', 'streams/logs-crash', 'security/known-vulnerabilities'],
+  // These want a registry, too.
+  ['clients/cli', 'clients/cli-background', 'containers/health', 'http/api-versions'],
+  ['containers/crash', 'images/images-api', 'images/save-load'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
 /** Names of files that take longest, though they are not the largest ones: mostly they wait. */
 const LONG = new Set([

@@ -7,7 +7,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineUnderTest } from '../support/engined.js';
+import { startEngine } from '../support/engine-with-image.js';
 import { startFaultyServer, type FaultyServer } from '../support/faulty-registry.js';
 import { call, callJson } from '../support/http.js';
 import { buildImage, buildIndex, buildLayer, pushImage, pushManifest } from '../support/image-builder.js';
@@ -25,8 +25,7 @@ let basic: TestRegistry;
 let index: FaultyServer;
 
 before(async () => {
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
+  engine = await startEngine(cleanup);
   open = await startRegistry();
   cleanup.add(() => open.stop());
   gate = await startTokenRegistry();

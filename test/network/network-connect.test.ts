@@ -263,6 +263,5 @@ test(
     assert.doesNotMatch(await inside('lasting', 'ip', '-o', '-4', 'addr'), /10\.214\.2\./);
     await engineOk(engine, ['rm', '-f', 'lasting', 'asking']);
     await engineOk(engine, ['network', 'rm', 'front', 'back', 'inner']);
-    await engine.close();
   },
 );

@@ -176,5 +176,4 @@ test('networks that nobody uses are pruned', async () => {
   await engineOk(engine, ['rm', 'user']);
   assert.deepEqual(await callJson(engine.socketPath, 'POST', '/networks/prune'), { NetworksDeleted: ['kept', 'used'] });
   assert.deepEqual(await callJson(engine.socketPath, 'POST', '/networks/prune'), { NetworksDeleted: null });
-  await engine.close();
 });

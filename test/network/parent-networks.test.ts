@@ -166,7 +166,3 @@ test('ipvlan: containers share the MAC address of the link; in layer 3 they leav
   await engineOk(engine, ['rm', '-f', 'l3']);
   await engineOk(engine, ['network', 'rm', 'routed']);
 });
-
-test('nothing is left', async () => {
-  await engine.close();
-});

@@ -10,7 +10,8 @@ import { cook } from '../fuzz/expensive-text.js';
 import { type CostlyCase, findCostly } from '../fuzz/cost.js';
 import { Random } from '../fuzz/random.js';
 import { Cleanup } from '../support/cleanup.js';
-import { Engine } from '../support/engine.js';
+import type { Engine } from '../support/engine.js';
+import { startEngine } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, type CallOptions } from '../support/http.js';
 import { longestPing, pingWhile } from '../support/ping.js';
@@ -30,8 +31,7 @@ let engine: Engine;
 let slowest: readonly CostlyCase[] = [];
 
 before(async () => {
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
+  engine = await startEngine(cleanup, engined());
 });
 after(() => {
   if (REPORT !== undefined) writeFileSync(REPORT, report());

@@ -6,7 +6,8 @@ import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { Engine } from '../support/engine.js';
+import type { Engine } from '../support/engine.js';
+import { startEngine } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
 import { longestPingMs } from '../support/round-trips.js';
@@ -15,8 +16,7 @@ const cleanup = new Cleanup();
 let engine: Engine;
 
 before(async () => {
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
+  engine = await startEngine(cleanup, engined());
 });
 after(() => cleanup.run());
 

@@ -5,7 +5,7 @@ import { Engine, type EngineKind } from './engine.js';
 import { kindUnderTest } from './engined.js';
 import { pullOk } from './pulls.js';
 import { SEEDED_IMAGE, withImage } from './seed.js';
-import { isSharing, shareEngine } from './shared-engine.js';
+import { isSharing, type Scene, shareEngine } from './shared-engine.js';
 import { DEFAULT_STORE, testedStore } from './tested-store.js';
 
 export interface EngineWithImage {
@@ -24,21 +24,40 @@ export interface EngineWithRegistry extends EngineWithImage {
  * is left.
  */
 export async function startEngineWithImage(cleanup: Cleanup, kind?: EngineKind): Promise<EngineWithImage> {
-  const isDefault = kind === undefined || kind.isDefault === true;
-  if (isSharing() && isDefault) return shareEngine(cleanup, (own) => startOwn(own, kind ?? kindUnderTest()));
-  return startOwn(cleanup, kind ?? kindUnderTest());
+  const start = (to: Cleanup): Promise<Scene> => startSeeded(to, kind ?? kindUnderTest());
+  return mayShare(kind) ? shareEngine(cleanup, start) : start(cleanup);
 }
 
-async function startOwn(cleanup: Cleanup, kind: EngineKind): Promise<EngineWithImage> {
+/** Does the same for tests that need the registry, too, or what a pull leaves: digests, layers, progress. */
+export async function startEngineWithRegistry(cleanup: Cleanup, kind?: EngineKind): Promise<EngineWithRegistry> {
+  const start = (to: Cleanup): Promise<EngineWithRegistry> => startAndPull(to, kind ?? kindUnderTest());
+  if (!mayShare(kind)) return start(cleanup);
+  const { registry, ...rest } = await shareEngine(cleanup, start);
+  if (registry === undefined) throw new Error('a file of this group has started an engine without a registry');
+  return { ...rest, registry };
+}
+
+/** Does the same for tests that bring their images themselves. Where files share an engine, it has one more. */
+export async function startEngine(cleanup: Cleanup, kind?: EngineKind): Promise<Engine> {
+  if (mayShare(kind)) return (await startEngineWithImage(cleanup, kind)).engine;
+  const engine = await Engine.start(kind ?? kindUnderTest());
+  cleanup.add(() => engine.close());
+  return engine;
+}
+
+function mayShare(kind: EngineKind | undefined): boolean {
+  return isSharing() && (kind === undefined || kind.isDefault === true);
+}
+
+async function startSeeded(cleanup: Cleanup, kind: EngineKind): Promise<EngineWithImage> {
   // The files of a seed are those of the default storage driver.
-  if (kind.name === 'dockerd' || testedStore() !== DEFAULT_STORE) return startEngineWithRegistry(cleanup, kind);
+  if (kind.name === 'dockerd' || testedStore() !== DEFAULT_STORE) return startAndPull(cleanup, kind);
   const engine = await Engine.start(await withImage(kind));
   cleanup.add(() => engine.close());
   return { engine, image: SEEDED_IMAGE };
 }
 
-/** Does the same for tests that need the registry, too, or what a pull leaves: digests, layers, progress. */
-export async function startEngineWithRegistry(cleanup: Cleanup, kind = kindUnderTest()): Promise<EngineWithRegistry> {
+async function startAndPull(cleanup: Cleanup, kind: EngineKind): Promise<EngineWithRegistry> {
   const registry = await startSeededRegistry();
   cleanup.add(() => registry.stop());
   const engine = await Engine.start(kind);

@@ -3,9 +3,11 @@
  * an end, and code that has not run yet take more processor time than all that most of these files ask for. Each
  * begins with what a new daemon has: what it leaves is taken away.
  */
+import type { SeededRegistry } from './busybox-image.js';
 import { Cleanup } from './cleanup.js';
 import type { Engine } from './engine.js';
 import { call, callJson } from './http.js';
+import { pullOk } from './pulls.js';
 
 /** Set for a process whose files share a daemon. */
 const SHARES = 'TEST_SHARES_ENGINE';
@@ -14,6 +16,8 @@ export interface Scene {
   readonly engine: Engine;
   /** The reference by which the engine knows its one image. */
   readonly image: string;
+  /** Where the image can be pulled from. It keeps what files push, so their names differ. */
+  readonly registry?: SeededRegistry;
 }
 
 const own = new Cleanup();
@@ -37,7 +41,8 @@ export async function closeShared(): Promise<void> {
 }
 
 /** Removes everything that a file has made. What is in use cannot be removed, and fails the file. */
-async function tidy({ engine: { socketPath }, image }: Scene): Promise<void> {
+async function tidy({ engine, image, registry }: Scene): Promise<void> {
+  const { socketPath } = engine;
   const list = <T>(path: string): Promise<T> => callJson<T>(socketPath, 'GET', path);
   const remove = async (path: string): Promise<void> => {
     const reply = await call(socketPath, 'DELETE', path);
@@ -52,6 +57,8 @@ async function tidy({ engine: { socketPath }, image }: Scene): Promise<void> {
   for (const { Id, Name } of await list<readonly { Id: string; Name: string }[]>('/networks'))
     if (!['bridge', 'host', 'none'].includes(Name)) await remove(`/networks/${Id}`);
   await callJson(socketPath, 'POST', '/build/prune?all=1');
+  // A file may have removed what can be pulled again.
+  if (registry !== undefined) await pullOk(engine, image);
   const kept = await list<{ Id: string }>(`/images/${encodeURIComponent(image)}/json`);
   for (const { Id, RepoTags } of await list<readonly { Id: string; RepoTags: readonly string[] | null }[]>(
     '/images/json',
