@@ -1,13 +1,12 @@
 /** A compose project with the unmodified docker-compose of Debian: networks, names, scaling, recreation. */
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { promisify } from 'node:util';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerOk } from '../support/cli.js';
+import { engineOk } from '../support/engine-commands.js';
+import { DebianCompose } from '../support/debian-compose.js';
 import { dockerCli } from '../support/dockerd.js';
 import { askEcho, startEchoServer } from '../support/echo-server.js';
 import type { Engine } from '../support/engine.js';
@@ -17,28 +16,20 @@ const directory = mkdtempSync(join(tmpdir(), 'compose-'));
 const cleanup = new Cleanup();
 let image: string;
 let engine: Engine;
+let debian: DebianCompose;
 
 before(async () => {
   cleanup.add(async () => rmSync(directory, { recursive: true }));
   ({ engine, image } = await startEngineWithImage(cleanup));
+  // For `exec` it runs the CLI.
+  const PATH = `${dirname(dockerCli())}:${process.env['PATH'] ?? ''}`;
+  const env = { ...process.env, PATH, DOCKER_HOST: engine.host, COMPOSE_HTTP_TIMEOUT: '120' };
+  debian = new DebianCompose({ cwd: directory, env });
+  cleanup.add(() => debian.stop());
 });
 after(() => cleanup.run());
 
-/** Runs docker-compose on the project; throws with all that it printed when it fails. */
-async function compose(...args: readonly string[]): Promise<string> {
-  const { stdout, stderr } = await promisify(execFile)('docker-compose', ['--project-name', 'shop', ...args], {
-    cwd: directory,
-    // For `exec` it runs the CLI.
-    env: {
-      ...process.env,
-      PATH: `${dirname(dockerCli())}:${process.env['PATH'] ?? ''}`,
-      DOCKER_HOST: engine.host,
-      COMPOSE_HTTP_TIMEOUT: '120',
-    },
-    timeout: 120_000,
-  });
-  return stdout + stderr;
-}
+const compose = (...args: readonly string[]): Promise<string> => debian.run('--project-name', 'shop', ...args);
 
 function project(command: string): void {
   writeFileSync(
@@ -77,18 +68,17 @@ networks:
   );
 }
 
-/** By the CLI, which takes a tenth of the time. */
 const idOf = (service: string): Promise<string> =>
-  dockerOk(engine, ['ps', '-q', '--no-trunc', '-f', `label=com.docker.compose.service=${service}`]);
+  engineOk(engine, ['ps', '-q', '--no-trunc', '-f', `label=com.docker.compose.service=${service}`]);
 const inside = async (service: string, ...command: readonly string[]): Promise<string> =>
-  dockerOk(engine, ['exec', await idOf(service), ...command]);
+  engineOk(engine, ['exec', await idOf(service), ...command]);
 
 test('a project of three services comes up, is scaled, recreated and taken down', async () => {
   project('sleep 600');
   await compose('up', '-d');
   assert.deepEqual(
     (
-      await dockerOk(engine, [
+      await engineOk(engine, [
         'network',
         'ls',
         '--filter',
@@ -109,7 +99,7 @@ test('a project of three services comes up, is scaled, recreated and taken down'
   const published = Number(/:(\d+)/.exec(await compose('port', 'web', '80'))?.[1]);
   const web = await idOf('web');
   const stop = await startEchoServer(
-    await dockerOk(engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}}', web]),
+    await engineOk(engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}}', web]),
     [80],
     [],
   );
@@ -139,8 +129,8 @@ test('a project of three services comes up, is scaled, recreated and taken down'
   assert.match(await inside('web', 'nslookup', 'db', '127.0.0.11'), /10\.217\.0\.50/);
 
   await compose('down', '-t', '0');
-  assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
-  assert.equal(await dockerOk(engine, ['network', 'ls', '--filter', 'type=custom', '-q']), '');
+  assert.equal(await engineOk(engine, ['ps', '-aq']), '');
+  assert.equal(await engineOk(engine, ['network', 'ls', '--filter', 'type=custom', '-q']), '');
 });
 
 test('a service is built with arguments, up to a target, and again when a file changes', async () => {
@@ -157,7 +147,7 @@ test('a service is built with arguments, up to a target, and again when a file c
   }
   assert.match(await compose('build'), /Using cache|CACHED/);
   const label = '{{.Config.Labels.made}}';
-  assert.equal(await dockerOk(engine, ['image', 'inspect', '-f', label, 'shop/made']), 'here');
+  assert.equal(await engineOk(engine, ['image', 'inspect', '-f', label, 'shop/made']), 'here');
   await compose('down', '-t', '0', '--rmi', 'all');
-  assert.equal(await dockerOk(engine, ['images', '-q', 'shop/made']), '');
+  assert.equal(await engineOk(engine, ['images', '-q', 'shop/made']), '');
 });
