@@ -4,7 +4,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { isEngineError } from '../errors/engine-error.js';
-import { createDecompressor, decompressed } from './decompress.js';
+import { createDecompressor, decompressed, type DecompressorOptions } from './decompress.js';
 
 // Half of it compresses, half does not.
 const plain = Buffer.concat(
@@ -44,9 +44,9 @@ async function pulled(bytes: Buffer, size: number): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-async function pushed(bytes: Buffer, size: number): Promise<Buffer> {
+async function pushed(bytes: Buffer, size: number, options: DecompressorOptions = {}): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  const decompressor = createDecompressor((chunk) => chunks.push(Buffer.from(chunk)));
+  const decompressor = createDecompressor((chunk) => chunks.push(Buffer.from(chunk)), options);
   try {
     for await (const portion of portions(bytes, size)) await decompressor.write(portion);
     await decompressor.end();
@@ -100,4 +100,11 @@ test('what is cut off or damaged is data loss', async () => {
         await assert.rejects(read(bad, 1000), (error) => isEngineError(error, 'data-loss'), form);
     }
   }
+});
+
+test('the sum of a gzip stream is checked, unless a digest tells what is damaged', async () => {
+  const bytes = gzipSync(plain);
+  bytes.writeUInt32LE((bytes.readUInt32LE(bytes.length - 8) ^ 1) >>> 0, bytes.length - 8);
+  await assert.rejects(pushed(bytes, 1000), (error) => isEngineError(error, 'data-loss'));
+  assert.ok((await pushed(bytes, 1000, { hasDigest: true })).equals(plain));
 });

@@ -4,7 +4,10 @@ import { type Duplex, pipeline, Readable, type TransformOptions } from 'node:str
 import { createGunzip, type ZlibOptions } from 'node:zlib';
 import { Decompress as ZstdDecompress } from 'fzstd';
 import { dataLoss, isEngineError, messageOf } from '../errors/engine-error.js';
+import { canInflate } from '../sys/ffi/inflater.js';
+import { bufferDied } from './buffer-collector.js';
 import { filterProcess } from './filter-process.js';
+import { Gunzip } from './gunzip.js';
 
 /** Takes compressed bytes in order and hands plain ones to the consumer given to `createDecompressor`. */
 export interface Decompressor {
@@ -19,7 +22,13 @@ export interface Decompressor {
   destroy(): void;
 }
 
+/** Gets pieces in memory that is used again when it returns. */
 type Consumer = (chunk: Buffer) => void;
+
+export interface DecompressorOptions {
+  /** If true, the plain bytes are checked by a digest, so that the sum in a gzip stream is not made. */
+  readonly hasDigest?: boolean;
+}
 
 /** Size of output buffers: large ones make few trips between the threads that inflate and the one that extracts. */
 const OUTPUT_BYTES = 256 << 10;
@@ -42,9 +51,13 @@ const damaged = (error: unknown): Error =>
     ? error
     : dataLoss(`error while decompressing a layer: ${messageOf(error)}`, { code: 'BAD_COMPRESSION', cause: error });
 
+function isGzip(head: Uint8Array): boolean {
+  return startsWith(head, 0x1f, 0x8b);
+}
+
 /** Returns a stream that decompresses data with this beginning; undefined for plain data and zstd. */
 function streamFor(head: Uint8Array): Duplex | undefined {
-  if (startsWith(head, 0x1f, 0x8b)) return createGunzip(GUNZIP);
+  if (isGzip(head)) return createGunzip(GUNZIP);
   if (startsWith(head, 0x42, 0x5a, 0x68)) return filterProcess('bzip2', ['-dc']);
   if (startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00)) return filterProcess('xz', ['-dcq']);
   return undefined;
@@ -57,7 +70,8 @@ function isZstd(head: Uint8Array): boolean {
   );
 }
 
-function decompressorFor(head: Uint8Array, consumer: Consumer): Decompressor {
+function decompressorFor(head: Uint8Array, consumer: Consumer, hasDigest: boolean): Decompressor {
+  if (isGzip(head) && canInflate()) return new Gunzip(consumer, hasDigest, damaged);
   const stream = streamFor(head);
   if (stream) return through(stream, consumer);
   return isZstd(head) ? zstd(consumer) : plain(consumer);
@@ -126,11 +140,11 @@ async function* prefixed(head: Buffer, rest: AsyncIterator<Buffer>): AsyncGenera
 }
 
 /** Makes a decompressor for gzip, zstd, bzip2, xz or plain bytes; the first bytes decide. */
-export function createDecompressor(consumer: Consumer): Decompressor {
+export function createDecompressor(consumer: Consumer, { hasDigest = false }: DecompressorOptions = {}): Decompressor {
   let head = Buffer.alloc(0);
   let inner: Decompressor | undefined;
   const decide = async (): Promise<Decompressor> => {
-    inner = decompressorFor(head, consumer);
+    inner = decompressorFor(head, consumer, hasDigest);
     await inner.write(head);
     return inner;
   };
@@ -171,6 +185,7 @@ function through(stream: Duplex, consumer: Consumer): Decompressor {
       failure = damaged(error);
       stream.destroy(failure);
     }
+    bufferDied(chunk.length);
   };
   stream.on('data', (chunk: Buffer) => queueMicrotask(() => extract(chunk)));
   stream.on('error', (error: unknown) => (failure ??= damaged(error)));
@@ -261,7 +276,9 @@ class StreamInput {
 function zstd(consumer: Consumer): Decompressor {
   let isDestroyed = false;
   const stream = new ZstdDecompress((chunk) => {
-    if (!isDestroyed && chunk.length > 0) consumer(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length));
+    if (isDestroyed || chunk.length === 0) return;
+    consumer(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length));
+    bufferDied(chunk.length);
   });
   const push = async (chunk: Uint8Array, isLast: boolean): Promise<void> => {
     try {

@@ -35,7 +35,6 @@ export async function extractLayer({
   const decompressor = createDecompressor((chunk) => {
     hash.update(chunk);
     extractor.write(chunk);
-    bufferDied(chunk.length);
   });
   try {
     for await (const chunk of createReadStream(blobPath, { highWaterMark: READ_BYTES }) as AsyncIterable<Buffer>) {

@@ -104,7 +104,7 @@ class LayerSink {
       limitBytes: input.maxTarBytes,
       idMaps: input.idMaps,
     });
-    this.#decompressor = createDecompressor((chunk) => this.#extract(chunk));
+    this.#decompressor = createDecompressor((chunk) => this.#extract(chunk), { hasDigest: true });
   }
 
   /** Returns the compressed bytes taken so far. */
@@ -159,7 +159,6 @@ class LayerSink {
   #extract(chunk: Buffer): void {
     this.#tarHash.update(chunk);
     this.#extractor.write(chunk);
-    bufferDied(chunk.length);
   }
 }
 

@@ -20,7 +20,6 @@ import { LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { TarReader, type EntrySink } from '../storage/tar/tar-reader.js';
 import { createDecompressor, decompressed, type Decompressor, isCompressed } from './decompress.js';
 import { failure, type Outcome } from './outcome.js';
-import { bufferDied } from './buffer-collector.js';
 import { receivePieces } from './receive-pieces.js';
 
 /** Where the next layer goes; made by the main thread on demand. */
@@ -254,7 +253,6 @@ class LayerSink {
     this.#decompressor = createDecompressor((chunk) => {
       this.#tarHash.update(chunk);
       this.#extractor.write(chunk);
-      if (this.#isCompressed) bufferDied(chunk.length);
     });
   }
 

@@ -31,6 +31,19 @@ export const libc = {
     };
   },
 
+  /** As `func`, on a thread of libuv's pool. Buffers among the arguments must stay referenced until it is done. */
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
+  pooled<Args extends readonly unknown[]>(prototype: string): (...args: Args) => Promise<number> {
+    const call = library.func(prototype);
+    return (...args) =>
+      new Promise((resolve, reject) => {
+        call.async(...args, (error: unknown, result: number) => {
+          if (error === null) resolve(result);
+          else reject(error);
+        });
+      });
+  },
+
   /**
    * As `checked`, on a thread of libuv's pool: for calls that may take milliseconds, but not wait for others' doings.
    */
