@@ -34,7 +34,7 @@ export async function layerFromFile(
     const extracted = await pool.run('extract-layer', { blobPath, maxTarBytes: room, diffDir, tarSplitPath, idMaps });
     if (diffId !== undefined && extracted.diffId !== diffId)
       throw dataLoss(`the layer is ${extracted.diffId} and not ${diffId}`, { code: 'DIFF_ID_MISMATCH' });
-    return await staged.commit({ ...extracted, parent });
+    return await staged.commit({ ...extracted, parent }, pool);
   } catch (error) {
     await staged.discard();
     throw error;

@@ -30,9 +30,17 @@ export interface StagedLayer {
   readonly tarSplitPath: string;
   /** Maps the owners in its tar to this host; undefined: they are the same. */
   readonly idMaps?: IdMaps | undefined;
-  /** Makes the layer visible under its chain ID, atomically. If an equal layer was faster, that is a success, too. */
-  commit(layer: LayerContent & { readonly parent: Digest | undefined }): Promise<LayerInfo>;
+  /**
+   * Makes the layer visible under its chain ID, atomically. If an equal layer was faster, that is a success, too.
+   * @param threads are those that filled the directory: what is left to do there is done by them if it is short.
+   */
+  commit(layer: LayerContent & { readonly parent: Digest | undefined }, threads?: LayerThreads): Promise<LayerInfo>;
   discard(): Promise<void>;
+}
+
+/** Worker threads that complete a difference. */
+export interface LayerThreads {
+  run(task: 'settle-layer', input: UnsettledLayer): Promise<void>;
 }
 
 /** The facts about a complete difference, and what has to be done about the layers below it. */
@@ -54,6 +62,13 @@ export interface LayerContent {
    * one layer.
    */
   readonly whiteouts: readonly string[];
+}
+
+/** A difference whose relation to the layers below it is not settled yet. */
+export interface UnsettledLayer extends Pick<LayerContent, 'implicitDirs' | 'danglingLinks' | 'whiteouts'> {
+  readonly diffDir: string;
+  /** Difference directories of the parents, the nearest first. */
+  readonly lowerDirs: readonly string[];
 }
 
 /** A writable layer that is mounted, for somebody who makes its tar while making its files. */

@@ -8,15 +8,14 @@ import { getHeapStatistics } from 'node:v8';
 import { isMainThread } from 'node:worker_threads';
 import { type Collect, collector } from '../sys/process/collector.js';
 import { trimHeaps } from '../sys/process/memory.js';
-import { releaseProgramPages } from '../sys/process/program-pages.js';
 
 /** Bytes of buffers that may die between two collections. */
 const INTERVAL_BYTES = 4 << 20;
 /** Bytes of old buffers that may pile up: a collection of a thread's whole heap takes some milliseconds. */
 const OLD_BYTES = 6 << 20;
 
-/** After so many collections what the heaps of the C library and the program hold for nothing is given back, too. */
-const COLLECTIONS_PER_RELEASE = 16;
+/** After so many collections what the heaps of the C library hold for nothing is given back, too. */
+const COLLECTIONS_PER_TRIM = 16;
 /** A task that leaves more than this behind has it collected: its thread may have nothing to do for seconds. */
 const LEFT_BYTES = 6 << 20;
 
@@ -35,11 +34,11 @@ export function bufferDied(bytes: number): void {
   const collect = collector();
   if (collect === undefined) return;
   collect({ type: 'minor' });
-  if (++collections % COLLECTIONS_PER_RELEASE === 0) void releaseProgramPages();
+  collections += 1;
   // The main thread has a large heap, and others wait for it.
   if (isMainThread) return;
   collectOld(collect);
-  if (collections % COLLECTIONS_PER_RELEASE === 0) trimHeaps();
+  if (collections % COLLECTIONS_PER_TRIM === 0) trimHeaps();
 }
 
 /** Gives back what a task of this thread has left, if that may be much. Call it at the end of a task. */

@@ -2,6 +2,7 @@
 import type { Transferable } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { cancelled, unavailable } from '../errors/engine-error.js';
+import { lookedAfter } from '../sys/process/busy-memory.js';
 import { step } from '../text/steps.js';
 import { unwrap, type Outcome } from './outcome.js';
 import type { TaskInput, TaskName, TaskOutput } from './tasks.js';
@@ -56,16 +57,15 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
       if (threads.failure !== undefined) threads = startThreads(options);
       const current = threads;
       const control = { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) };
-      const outcome = (await step(`worker.${task}`, () => current.pool.run({ task, input }, control)).catch(
-        (error: unknown) => {
-          if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
-          if (current.failure !== undefined)
-            throw unavailable(`no worker thread could be started: ${current.failure.message}`, {
-              cause: current.failure,
-            });
-          throw error;
-        },
-      )) as Outcome;
+      const running = lookedAfter(() => step(`worker.${task}`, () => current.pool.run({ task, input }, control)));
+      const outcome = (await running.catch((error: unknown) => {
+        if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
+        if (current.failure !== undefined)
+          throw unavailable(`no worker thread could be started: ${current.failure.message}`, {
+            cause: current.failure,
+          });
+        throw error;
+      })) as Outcome;
       return unwrap(outcome) as TaskOutput<Name>;
     },
     get queued() {

@@ -26,7 +26,7 @@ export interface LayerEffectDeps extends LayerTaskDeps {
   readonly access: (host: RegistryHost, credentials: Credentials | undefined) => RegistryAccess;
   /** Replaces what readers see of a transfer. */
   readonly publish: (chainId: Digest, view: LayerView) => void;
-  /** So many layers of all pulls are fetched at a time: as many tasks as the pool can run. */
+  /** So many layers of all pulls are fetched at a time: the pool can run more tasks than that. */
   readonly maxTransfers: number;
 }
 
@@ -133,7 +133,8 @@ export class LayerTransfers {
       if (parent !== undefined) await this.#below(parent, signal);
       signal.throwIfAborted();
       const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = output;
-      await staged.commit({ diffId, parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
+      const content = { diffId, sizeBytes, implicitDirs, danglingLinks, whiteouts };
+      await staged.commit({ ...content, parent }, this.#deps.pool);
     } catch (error) {
       await staged.discard();
       throw error;

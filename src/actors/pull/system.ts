@@ -30,8 +30,8 @@ export interface PullSystemDeps {
   readonly images: FileImageStore;
   readonly layers: LayerStore;
   /**
-   * Runs the layer transfers, `maxTransfers` at a time. Pulls have a pool of their own, so that nothing else delays
-   * them.
+   * Runs the layer transfers, `maxTransfers` at a time, and completes their layers. Pulls have a pool of their own, so
+   * that nothing else delays them.
    */
   readonly pool: WorkerPool;
   readonly maxTransfers: number;
@@ -62,13 +62,17 @@ export interface PullSystem {
 
 const RETRY_DELAY_MS = 5000;
 
+/** Transfers in a thread. */
+const TRANSFERS = 3;
+/** Short tasks that complete layers find room beside them. */
+const TASKS = 2 * TRANSFERS;
+
 /** Makes the pool for `createPullSystem`: few threads with several transfers each, because each thread costs memory. */
 export function createTransferPool(cores: number): { readonly pool: WorkerPool; readonly maxTransfers: number } {
   const maxThreads = Math.min(Math.max(cores - 1, 1), 3);
-  const tasksPerThread = 3;
   return {
-    pool: createWorkerPool({ maxThreads, tasksPerThread, idleTimeoutMs: TRANSFER_IDLE_MS }),
-    maxTransfers: maxThreads * tasksPerThread,
+    pool: createWorkerPool({ maxThreads, tasksPerThread: TASKS, idleTimeoutMs: TRANSFER_IDLE_MS }),
+    maxTransfers: maxThreads * TRANSFERS,
   };
 }
 

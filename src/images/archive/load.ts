@@ -206,7 +206,7 @@ class Loader {
       return this.#deps.layers.copyLayer(before, parent);
     }
     try {
-      const info = await staged.commit({ ...extracted, parent });
+      const info = await staged.commit({ ...extracted, parent }, this.#deps.pool);
       this.#committed.set(layer.path, info.chainId);
       return info;
     } catch (error) {

@@ -18,6 +18,7 @@ import type {
   LayerInfo,
   LayerStore,
   LayerTar,
+  LayerThreads,
   StagedLayer,
 } from '../../ports/storage.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
@@ -161,8 +162,8 @@ export class DriverLayerStore implements LayerStore {
       diffDir,
       tarSplitPath: join(directory, TAR_SPLIT),
       idMaps: this.#parts.idMaps,
-      commit: async (layer) => {
-        const info = await this.#commit(directory, layer);
+      commit: async (layer, threads) => {
+        const info = await this.#commit(directory, layer, threads);
         this.#parts.layout.leaveStaging(directory);
         return info;
       },
@@ -369,7 +370,7 @@ export class DriverLayerStore implements LayerStore {
     }
   }
 
-  async #commit(directory: string, layer: CommitRequest): Promise<LayerInfo> {
+  async #commit(directory: string, layer: CommitRequest, threads?: LayerThreads): Promise<LayerInfo> {
     const { diffId, parent, sizeBytes } = layer;
     const id = chainId(parent, diffId);
     return this.#readOnly.exclusively(id, async () => {
@@ -382,7 +383,7 @@ export class DriverLayerStore implements LayerStore {
         throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
       const add = async (): Promise<LayerInfo> => {
         const below = this.#readOnly.directories(parent);
-        await settle(this.#parts.workers, join(directory, DIFFERENCE), below, layer);
+        await settle({ workers: this.#parts.workers, threads }, join(directory, DIFFERENCE), below, layer);
         await this.#parts.driver.apply(directory, below, id);
         return this.#readOnly.add(directory, { chainId: id, diffId, parent, sizeBytes });
       };

@@ -1,12 +1,18 @@
 /** Completes a difference with what only the layers below it know. */
-import type { StagedLayer } from '../../ports/storage.js';
-import type { WorkerPool } from '../../workers/pool.js';
+import type { LayerThreads, StagedLayer, UnsettledLayer } from '../../ports/storage.js';
 import { toBytePath } from '../byte-path.js';
 import { isOpaque } from './marks.js';
 
-/** Does nothing for a difference that wants nothing from them. @throws EngineError invalid for links to nothing. */
+/** Files that are looked for, in all layers below together, in less time than a thread takes to start. */
+const FEW_FILES = 2000;
+
+/**
+ * Does nothing for a difference that wants nothing from them.
+ * @param threads do what is short, in the place of the workers: one more thread would take longer, and memory.
+ * @throws EngineError invalid for links to nothing.
+ */
 export async function settle(
-  workers: WorkerPool,
+  { workers, threads = workers }: { readonly workers: LayerThreads; readonly threads?: LayerThreads | undefined },
   diffDir: string,
   lowerDirs: readonly string[],
   { parent, implicitDirs, danglingLinks, whiteouts }: Parameters<StagedLayer['commit']>[0],
@@ -18,5 +24,11 @@ export async function settle(
     (parent === undefined || implicitDirs.length === 0) &&
     !hidesAll;
   if (isComplete) return;
-  await workers.run('settle-layer', { diffDir, lowerDirs, implicitDirs, danglingLinks, whiteouts });
+  const input = { diffDir, lowerDirs, implicitDirs, danglingLinks, whiteouts };
+  await (!hidesAll && isShort(input) ? threads : workers).run('settle-layer', input);
+}
+
+/** False for what copies files or looks for many: the threads have others waiting. */
+function isShort({ lowerDirs, implicitDirs, danglingLinks, whiteouts }: UnsettledLayer): boolean {
+  return danglingLinks.length === 0 && (implicitDirs.length + whiteouts.length) * lowerDirs.length <= FEW_FILES;
 }

@@ -1,6 +1,7 @@
 /** Worker task: completes an unpacked layer with what only the layers below it know. */
 import { linkSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
 import { invalid } from '../../errors/engine-error.js';
+import type { UnsettledLayer } from '../../ports/storage.js';
 import { fsPath, toBytePath, toText } from '../byte-path.js';
 import { copyAttributes, copyInode, copyTimes } from '../copy-attributes.js';
 import { isOpaque, isWhiteout, makeOpaque, makeWhiteout } from '../layers/marks.js';
@@ -8,18 +9,8 @@ import { mergedChild, MergedView, resolveMerged } from '../layers/merged-view.js
 import { statOf } from '../stat-of.js';
 import { storageError } from '../storage-error.js';
 
-export interface SettleLayerInput {
-  readonly diffDir: string;
-  /** Difference directories of the parents, the nearest first. */
-  readonly lowerDirs: readonly string[];
-  /** Byte strings below the difference, as the extractor reports them. */
-  readonly implicitDirs: readonly string[];
-  readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
-  readonly whiteouts: readonly string[];
-}
-
 /** @throws EngineError invalid for a hard link whose target is in no layer. */
-export function settleLayer(input: SettleLayerInput): void {
+export function settleLayer(input: UnsettledLayer): void {
   const diff = toBytePath(input.diffDir);
   const lowers = input.lowerDirs.map(toBytePath);
   try {

@@ -1,8 +1,8 @@
 /** Giving memory back to the host once a busy time is over: V8 and the C library both keep what they once had. */
-import { readFile } from 'node:fs/promises';
 import { libc } from '../ffi/libc.js';
 import { collector } from './collector.js';
 import { releaseProgramPages } from './program-pages.js';
+import { residentBytes } from './resident-bytes.js';
 
 // malloc.h
 const M_MMAP_THRESHOLD = -3;
@@ -12,7 +12,6 @@ const M_ARENA_MAX = -8;
 const MAPPED_BYTES = 128 << 10;
 
 const mallopt = libc.func<[parameter: number, value: number]>('int mallopt(int parameter, int value)');
-const PAGE_BYTES = libc.func<[]>('int getpagesize()')();
 const mallocTrim = libc.func<[pad: number]>('int malloc_trim(size_t pad)');
 
 /**
@@ -45,7 +44,8 @@ export function releaseWhenIdle(isIdle: () => boolean): () => void {
   const check = async (): Promise<void> => {
     const now = await residentBytes();
     if (!isIdle()) return;
-    if (now.own > kept.own + WORTHWHILE_BYTES) {
+    // Less than before means that threads have ended, whose memory lay between what is free now.
+    if (Math.abs(now.own - kept.own) > WORTHWHILE_BYTES) {
       releaseMemory();
       kept.own = (await residentBytes()).own;
     }
@@ -66,12 +66,6 @@ export function releaseWhenIdle(isIdle: () => boolean): () => void {
 
 /** Without free descriptors nothing can be read. Nothing is lost: the next look comes soon. */
 function ignore(): void {}
-
-/** Returns how much memory holds pages of this process alone, and pages of files. */
-async function residentBytes(): Promise<{ readonly own: number; readonly mapped: number }> {
-  const [, resident = 0, mapped = 0] = (await readFile('/proc/self/statm', 'latin1')).split(' ').map(Number);
-  return { own: (resident - mapped) * PAGE_BYTES, mapped: mapped * PAGE_BYTES };
-}
 
 /** Collects garbage and hands free pages back; blocks for some milliseconds, so only when nobody waits for anything. */
 export function releaseMemory(): void {

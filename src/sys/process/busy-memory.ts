@@ -1,0 +1,41 @@
+/**
+ * Keeps the process small while its worker threads are busy: threads, tasks and collections touch parts of the program
+ * that nothing needs for the rest of a transfer.
+ */
+import { releaseProgramPages } from './program-pages.js';
+import { residentBytes } from './resident-bytes.js';
+
+const LOOK_MS = 250;
+/** So much must have been mapped since the last release: what is still needed has to be mapped again. */
+const WORTHWHILE_BYTES = 8 << 20;
+
+/** Bytes that were mapped after the last release. */
+let keptBytes = 0;
+let running = 0;
+let timer: NodeJS.Timeout | undefined;
+
+/** Runs `work`. As long as it takes, and any other like it, memory is looked at. */
+export async function lookedAfter<T>(work: () => Promise<T>): Promise<T> {
+  running += 1;
+  timer ??= setInterval(() => void look().catch(ignore), LOOK_MS).unref();
+  try {
+    return await work();
+  } finally {
+    running -= 1;
+    if (running === 0) {
+      clearInterval(timer);
+      timer = undefined;
+    }
+  }
+}
+
+async function look(): Promise<void> {
+  const { mapped } = await residentBytes();
+  keptBytes = Math.min(keptBytes, mapped);
+  if (mapped < keptBytes + WORTHWHILE_BYTES) return;
+  await releaseProgramPages();
+  keptBytes = (await residentBytes()).mapped;
+}
+
+/** Without free descriptors nothing can be read. Nothing is lost: the next look comes soon. */
+function ignore(): void {}
