@@ -29,6 +29,7 @@ import { BlobFiles } from './blob-files.js';
 import { ContainerdContent } from './content.js';
 import { ContainerdSnapshots } from './snapshots.js';
 import { ContainerdTasks } from './task-service.js';
+import { findUnborn, removeGroups, type UnbornTask } from './unborn-tasks.js';
 
 // A process that hangs must not hang the start. As long as it makes progress, it is asked again after these times.
 const ADOPT_TIMEOUT_MS = 2_000;
@@ -140,12 +141,13 @@ class Supervisor implements SupervisorProcess {
         if (damaged.length > 0) this.#logger.warn({ damaged }, 'exits that were heard before cannot be read');
         await this.#kept?.load();
       }
+      const unborn = this.#isOurs ? await findUnborn(taskDir(this.#paths.state, this.#options.namespace)) : [];
       if (this.#isOurs && this.#options.keeper === undefined) {
         this.#child = await this.#adoptOrLaunch();
         this.#keeper = this.#keepUp(this.#child);
       }
       const stream = await this.#insist(() => this.#subscribe());
-      if (this.#isOurs) await this.#endOrphans();
+      if (this.#isOurs) await this.#endOrphans(unborn);
       void this.#follow(stream);
     } catch (error) {
       // The containerd of another supervisor may be back when this is tried again.
@@ -226,8 +228,9 @@ class Supervisor implements SupervisorProcess {
   /**
    * Removes orphans. The daemon before this one was killed, perhaps together with containerd: what they had begun may
    * be half done.
+   * @param unborn is what was half done when this began.
    */
-  async #endOrphans(): Promise<void> {
+  async #endOrphans(unborn: readonly UnbornTask[]): Promise<void> {
     const known = new Set((await this.tasks.list()).map(({ id }) => id));
     const isOrphan = (id: string): boolean => !known.has(id);
     try {
@@ -240,6 +243,7 @@ class Supervisor implements SupervisorProcess {
       await Promise.all([...traces, ...removed].map(async (id) => this.#kept?.exitCodeSoon(id)));
       if (removed.length > 0) this.#logger.warn({ tasks: removed }, 'removed what was left of tasks that are gone');
       await this.#tasks.containers.removeOthers(known);
+      await removeGroups(unborn.filter(({ id }) => isOrphan(id)));
     } catch (error) {
       this.#logger.error({ err: error }, 'what is left of tasks that are gone is not removed');
     }

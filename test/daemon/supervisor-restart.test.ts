@@ -258,6 +258,7 @@ test('the daemon and containerd killed while a task is created: the next start l
     process.kill(first.containerd, 'SIGKILL');
     life.kill('SIGKILL');
     await once(life, 'exit');
+    harness.leaveUnborn();
     const supervisor = harness.supervisor();
     try {
       await supervisor.start();
@@ -267,7 +268,7 @@ test('the daemon and containerd killed while a task is created: the next start l
     } finally {
       rmSync(join(harness.dir, 'io'), { recursive: true, force: true });
       await supervisor.stop();
-      await harness.cleanUp({ runtimeKilled: true });
+      await harness.cleanUp();
     }
   }
 });

@@ -1,7 +1,7 @@
 /** A supervisor of the tests' own: its directories, its containers, and the traces that it must not leave. */
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, mkdtempSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from '../../src/ports/logger.js';
@@ -81,6 +81,16 @@ export class SupervisorHarness {
     return [join(this.dir, 'exec/supervisor/state'), join(this.dir, 'data/supervisor')]
       .map((dir) => join(dir, TASKS, NAMESPACE))
       .flatMap((dir) => (existsSync(dir) ? readdirSync(dir) : []));
+  }
+
+  /** Leaves what there is of a task when its runtime is killed after it has made the control groups. */
+  leaveUnborn(): void {
+    const id = this.newId();
+    const bundle = join(this.dir, 'exec/supervisor/state', TASKS, NAMESPACE, id);
+    mkdirSync(bundle, { recursive: true });
+    writeFileSync(join(bundle, 'config.json'), JSON.stringify(this.spec(id, { args: ['true'] })));
+    for (const hierarchy of readdirSync(CGROUPS).filter((name) => existsSync(join(CGROUPS, name, 'tasks'))))
+      mkdirSync(join(CGROUPS, hierarchy, this.#parent, id), { recursive: true });
   }
 
   spec(id: string, request: RunRequest): Record<string, unknown> {
