@@ -239,3 +239,25 @@ test('a disk that takes nothing costs only the past', async (t) => {
   assert.ok(failures.length > 0);
   await log.close();
 });
+
+test('events with large labels are few in memory, and in what a reader gets at once', async (t) => {
+  const { open } = await fixture(t);
+  const log = await open();
+  const { recent } = log as unknown as { readonly recent: readonly unknown[] };
+  const reader = log.subscribe(LIVE);
+  const label = 'x'.repeat(1 << 20);
+  for (let i = 0; i < 20; i++) {
+    log.emit('container', 'exec_die', `id${i}`, { label });
+    await log.written();
+  }
+  assert.ok(recent.length > 0 && recent.length < 9, String(recent.length));
+  const got: (string | number)[] = [];
+  while (got.length < 20) {
+    const { value } = (await reader.next()) as { value: readonly EventItem[] };
+    got.push(...value.map(idOf));
+    assert.ok(value.length < 5, String(value.length));
+  }
+  assert.deepEqual(got, ids(0, 20));
+  await reader.return?.();
+  await log.close();
+});

@@ -12,10 +12,13 @@ import { EventSubscriber, type EventSource } from './event-subscriber.js';
 
 /** So many events are in memory, besides those that wait for the disk: subscribers that keep up need no file. */
 const RECENT = 1024;
+/** So many characters of them are: events have all labels of a container, and an image may have megabytes of these. */
+const RECENT_CHARACTERS = 8 << 20;
 /** So many are written at once, and then seen: each of many subscribers makes a text of them. */
 const WRITTEN_AT_ONCE = 64;
 /** When the disk takes no events, those beyond this number are given up. */
 const MAX_WAITING = 65_536;
+const MAX_WAITING_CHARACTERS = 64 << 20;
 /** So many subscribers are woken in one turn, because each costs a write to its socket. */
 const WOKEN_PER_TURN = 16;
 const FILE_BYTES = 4 << 20;
@@ -42,6 +45,8 @@ export async function openEventLog(options: EventLogOptions): Promise<EventLog> 
 
 class StoredEventLog implements EventLog, EventSource {
   readonly recent: StoredEvent[] = [];
+  /** All of them have so many characters. */
+  #characters = 0;
   isClosed = false;
   readonly #subscribers = new Set<EventSubscriber>();
   /** These subscribers still have to be told of the latest events. */
@@ -87,7 +92,9 @@ class StoredEventLog implements EventLog, EventSource {
     const event = makeEvent(type, action, id, attributes);
     const now = wallClockNs();
     this.#lastNs = now > this.#lastNs ? now : this.#lastNs + 1n;
-    this.recent.push({ sequence: this.#next++, timeNs: this.#lastNs, event, json: renderEvent(event, this.#lastNs) });
+    const json = renderEvent(event, this.#lastNs);
+    this.recent.push({ sequence: this.#next++, timeNs: this.#lastNs, event, json });
+    this.#characters += json.length;
     this.#writing ??= this.#write();
   }
 
@@ -165,16 +172,27 @@ class StoredEventLog implements EventLog, EventSource {
         this.#unwritten = (waiting[count - 1]?.sequence ?? this.#unwritten) + 1;
       } catch (error) {
         this.onFailure(error);
-        if (this.recent.length > MAX_WAITING) this.recent.splice(0, this.recent.length - MAX_WAITING);
+        this.#forget(this.#next, MAX_WAITING, MAX_WAITING_CHARACTERS);
         // The next event starts another attempt.
         this.#show(this.#next);
         break;
       }
       this.#show(this.#unwritten);
-      const surplus = this.#unwritten - this.#oldest() - RECENT;
-      if (surplus > 0) this.recent.splice(0, surplus);
+      this.#forget(this.#unwritten, RECENT + this.#next - this.#unwritten, RECENT_CHARACTERS);
     }
     this.#writing = undefined;
+  }
+
+  /** Lets the oldest events before `end` go until not more than so many, and so many characters, are in memory. */
+  #forget(end: number, most: number, mostCharacters: number): void {
+    let count = 0;
+    for (const { sequence, json } of this.recent) {
+      const isRoom = this.recent.length - count <= most && this.#characters <= mostCharacters;
+      if (isRoom || sequence >= end) break;
+      this.#characters -= json.length;
+      count++;
+    }
+    if (count > 0) this.recent.splice(0, count);
   }
 
   /** Reads an event from the disk; undefined when it is not there. */

@@ -8,6 +8,8 @@ import type { EventFileReader, EventFiles } from './event-files.js';
 import type { StoredEvent } from './event-json.js';
 
 const BATCH = 256;
+/** A batch is one text, so it has only one event beyond this. */
+const BATCH_CHARACTERS = 1 << 20;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** A subscriber reads events from this. */
@@ -117,7 +119,7 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
     const { recent, next, shown } = this.source;
     const oldest = recent[0]?.sequence ?? next;
     const index = Math.max(0, this.#position - oldest);
-    const events = recent.slice(index, Math.min(index + BATCH, shown - oldest));
+    const events = batchOf(recent.slice(index, Math.min(index + BATCH, shown - oldest)));
     // Events in memory are not read from files, which may be removed while the subscriber waits. These here may leave
     // the memory during the close, so they were taken before it.
     await this.#reader?.close();
@@ -144,4 +146,11 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
     await new Promise<void>((resolve) => (this.#onWake = resolve));
     clearTimeout(timer);
   }
+}
+
+/** Returns the first of the events, until they have many characters. */
+function batchOf(events: readonly StoredEvent[]): readonly StoredEvent[] {
+  let characters = 0;
+  const end = events.findIndex(({ json }) => (characters += json.length) >= BATCH_CHARACTERS);
+  return end < 0 ? events : events.slice(0, end + 1);
 }
