@@ -2,6 +2,7 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
 import { EngineError, type ErrorKind } from '../../errors/engine-error.js';
+import { checkFieldCount } from './field-count.js';
 
 /** BuildKit takes messages up to this size. */
 export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
@@ -9,6 +10,8 @@ export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 export const PIECE_BYTES = 3 * 1024 * 1024;
 
 const FRAME_BYTES = 5;
+/** The fields of so few bytes cannot be many. */
+const UNCOUNTED_BYTES = 64 * 1024;
 
 export const GrpcCode = {
   ok: 0,
@@ -29,8 +32,12 @@ export function encode<Desc extends DescMessage>(schema: Desc, message: MessageI
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** Decodes a message; fields that our trimmed messages lack are dropped. */
+/**
+ * Decodes a message; fields that our trimmed messages lack are dropped.
+ * @throws EngineError invalid for one of too many fields; any error for bytes that are no message.
+ */
 export function decode<Desc extends DescMessage>(schema: Desc, bytes: Uint8Array): MessageShape<Desc> {
+  if (bytes.length > UNCOUNTED_BYTES) checkFieldCount(schema, bytes);
   return fromBinary(schema, bytes, { readUnknownFields: false });
 }
 

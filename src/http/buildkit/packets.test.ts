@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { decode, encode } from './grpc-messages.js';
 import { readPiece, requestPacket } from './packets.js';
+import { SolveRequestSchema } from './proto/gen/control_pb.js';
 import { Packet_Type, PacketSchema } from './proto/gen/session_pb.js';
 
 const NUMBERS = [0, 1, 127, 128, 16_383, 16_384, 2_000_000, 2 ** 31, 2 ** 32 - 1];
@@ -34,4 +36,21 @@ test('requests are read by the library', () => {
     const { type, id: read } = decode(PacketSchema, requestPacket(id));
     assert.deepEqual([type, read], [Packet_Type.REQ, id]);
   }
+});
+
+test('messages of very many fields are refused, wherever these are, and large ones are not', () => {
+  const inside = (field: number, bytes: Uint8Array): Uint8Array =>
+    new BinaryWriter().tag(field, WireType.LengthDelimited).bytes(bytes).finish();
+  const many = (field: number, count: number): Buffer => Buffer.alloc(2 * count, inside(field, Buffer.alloc(0)));
+  const [definition, frontendAttrs, frontendInputs, exporters] = [2, 7, 10, 13];
+  assert.equal(decode(SolveRequestSchema, many(exporters, 40_000)).exporters.length, 40_000);
+  const large = inside(definition, inside(1, Buffer.alloc(1_000_000)));
+  assert.equal(decode(SolveRequestSchema, large).definition?.def[0]?.length, 1_000_000);
+  const most = 300_001;
+  for (const bytes of [
+    many(frontendAttrs, most),
+    inside(definition, many(1, most)),
+    inside(frontendInputs, inside(2, many(1, most))),
+  ])
+    assert.throws(() => decode(SolveRequestSchema, bytes), /a message of the client has more than 300000 fields/);
 });
