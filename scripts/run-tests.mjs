@@ -54,7 +54,10 @@ const SHARING = [
   ['build/build-version-2', 'build/platforms', 'build/remote-contexts', 'build/run-mounts', 'build/sbom'],
   ['build/buildx', 'build/outputs', 'build/provenance', 'build/kills'],
   ['clients/compose', 'clients/compose-today', 'clients/build-clients'],
-  ['network/network-plugins', 'streams/logs-remote', 'streams/logs-crash', 'security/known-vulnerabilities'],
+  [
+    ...['network/network-plugins', 'streams/logs-remote', 'streams/logs-crash', 'security/known-vulnerabilities'],
+    ...['containers/exits', 'containers/cycles'],
+  ],
   // These want a registry, too.
   ['clients/cli', 'clients/cli-background', 'containers/health', 'http/api-versions'],
   ['containers/crash', 'images/images-api', 'images/save-load'],

@@ -197,8 +197,8 @@ test('inspect before, during and after', async () => {
 test('events of an exec', async () => {
   const since = Math.floor(Date.now() / 1000) - 1;
   const container = await ok('run', '-d', '--name', 'web', image, 'sleep', '1000');
-  await docker(engine, ['exec', 'web', 'true']);
-  await docker(engine, ['exec', 'web', 'sh', '-c', 'exit 5']);
+  await attempt(engine, ['exec', 'web', 'true']);
+  await attempt(engine, ['exec', 'web', 'sh', '-c', 'exit 5']);
   const filters = JSON.stringify({ event: ['exec_create', 'exec_start', 'exec_die'], container: [container] });
   const told = (
     await call(

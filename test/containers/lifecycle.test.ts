@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { docker } from '../support/cli.js';
+import { attempt } from '../support/engine-commands.js';
 import { call, callJson, open } from '../support/http.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from '../support/image-builder.js';
 import { Lives, TRAP, now, refused } from '../support/lives.js';
@@ -206,7 +206,7 @@ describe('rename', () => {
       assert.equal((await call(lives.engine.socketPath, 'GET', '/containers/old/json')).status, 404);
       await lives.ok('exec', 'asker', 'ping', '-c1', '-w5', 'new');
       assert.notEqual(
-        (await docker(lives.engine, ['exec', 'asker', 'ping', '-c1', '-w5', 'old'])).status,
+        (await attempt(lives.engine, ['exec', 'asker', 'ping', '-c1', '-w5', 'old'])).status,
         0,
         'the old name is gone',
       );
@@ -305,7 +305,7 @@ describe('out of memory', () => {
 
   test('the flag, the event and the exit code', async () => {
     const since = now();
-    const { status } = await docker(lives.engine, ['run', ...eater('tail /dev/zero')]);
+    const { status } = await attempt(lives.engine, ['run', ...eater('tail /dev/zero')]);
     assert.equal(status, 137);
     const { State, Id } = await lives.inspect('eater');
     assert.equal(State.OOMKilled, true);

@@ -27,6 +27,13 @@ const NOT_RUN = 125;
 /** Addresses of version 4 only: the CLI knows more about the others, and about ranges of ports. */
 const PORT = /^(?:(?:(?<ip>[\d.]+):)?(?<host>\d*):)?(?<port>\d+)(?:\/(?<protocol>\w+))?$/;
 const PAIR = /^[^=]+=/;
+const DURATION = /^(?<count>\d+)(?<unit>ms|s|h)$/;
+const NANOSECONDS: ReadonlyMap<string | undefined, number> = new Map([
+  ['ms', 1e6],
+  ['s', 1e9],
+  ['h', 3600e9],
+]);
+const MEBIBYTES = /^\d+m$/;
 
 export const CREATE_FLAGS: Readonly<Record<string, Flag>> = {
   '--name': 'value',
@@ -48,7 +55,16 @@ export const CREATE_FLAGS: Readonly<Record<string, Flag>> = {
   '--volumes-from': 'value',
   '--publish': PORT,
   '-p': PORT,
+  '--expose': PORT,
   '--add-host': 'value',
+  '--memory': MEBIBYTES,
+  '-m': MEBIBYTES,
+  '--health-cmd': 'value',
+  '--health-interval': DURATION,
+  '--health-timeout': DURATION,
+  '--health-start-period': DURATION,
+  '--health-start-interval': DURATION,
+  '--health-retries': /^\d+$/,
   '--cap-add': 'value',
   '--cap-drop': 'value',
   '--log-driver': 'value',
@@ -134,6 +150,26 @@ async function outputOf(
   }
 }
 
+type Bindings = readonly Readonly<Record<string, string>>[];
+
+/** Returns the health check that the flags ask for. What they do not say comes from the image. */
+function healthOf(one: (name: string) => string | undefined): { Healthcheck?: object } {
+  const nanoseconds = (name: string): number => {
+    const { count = 0, unit } = DURATION.exec(one(name) ?? '')?.groups ?? {};
+    return Number(count) * (NANOSECONDS.get(unit) ?? 0);
+  };
+  const command = one('--health-cmd');
+  const check = {
+    ...(command === undefined ? {} : { Test: ['CMD-SHELL', command] }),
+    Interval: nanoseconds('--health-interval'),
+    Timeout: nanoseconds('--health-timeout'),
+    StartPeriod: nanoseconds('--health-start-period'),
+    StartInterval: nanoseconds('--health-start-interval'),
+    Retries: Number(one('--health-retries') ?? 0),
+  };
+  return Object.values(check).some((value) => value !== 0) ? { Healthcheck: check } : {};
+}
+
 /** @param status the CLI's when it is refused. */
 async function createOr(
   status: number,
@@ -144,7 +180,8 @@ async function createOr(
   const all = (...names: readonly string[]): readonly string[] => names.flatMap((name) => flags.get(name) ?? []);
   const one = (...names: readonly string[]): string | undefined => all(...names).at(-1);
   const volumes = all('--volume', '-v');
-  const ports = all('--publish', '-p').map((value) => PORT.exec(value)?.groups ?? {});
+  const parsed = (values: readonly string[]): Bindings => values.map((value) => PORT.exec(value)?.groups ?? {});
+  const [ports, exposed] = [parsed(all('--publish', '-p')), parsed(all('--expose'))];
   const portOf = ({ port, protocol = 'tcp' }: Readonly<Record<string, string>>): string => `${port}/${protocol}`;
   const networks = all('--network');
   const stopTimeout = one('--stop-timeout');
@@ -158,7 +195,8 @@ async function createOr(
     Env: all('--env', '-e'),
     Labels: Object.fromEntries(all('--label', '-l').map(split)),
     Volumes: Object.fromEntries(volumes.filter((value) => !value.includes(':')).map((path) => [path, {}])),
-    ExposedPorts: Object.fromEntries(ports.map((port) => [portOf(port), {}])),
+    ExposedPorts: Object.fromEntries([...ports, ...exposed].map((port) => [portOf(port), {}])),
+    ...healthOf(one),
     ...(stopTimeout === undefined ? {} : { StopTimeout: Number(stopTimeout) }),
     HostConfig: {
       NetworkMode: networks[0] ?? 'default',
@@ -173,6 +211,7 @@ async function createOr(
         ]),
       ),
       ExtraHosts: all('--add-host'),
+      Memory: Number.parseInt(one('--memory', '-m') ?? '0') * 2 ** 20,
       CapAdd: all('--cap-add'),
       CapDrop: all('--cap-drop'),
       ...(flags.has('--log-driver') || flags.has('--log-opt')
