@@ -6,10 +6,9 @@ import { hostname, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithRegistry } from '../support/engine-with-image.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { publishImage, startFaultyServer } from '../support/faulty-registry.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
@@ -23,10 +22,10 @@ const RELOADS = 300;
 
 const cleanup = new Cleanup();
 let engine: Engine;
-let registry: SeededRegistry;
+let busybox: string;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithRegistry(
+  ({ engine, image: busybox } = await startEngineWithImage(
     cleanup,
     engined({ env: { HTTPS_PROXY: 'http://user:s3cret@127.0.0.1:9', NO_PROXY: '*' } }),
   ));
@@ -161,7 +160,7 @@ test('the configuration shows where each value came from, without secrets', asyn
 
 test('debug: lines of that level begin and end', async () => {
   const debugLines = (): number => engine.log.split('\n').filter((line) => line.includes('level=debug')).length;
-  const work = (): Promise<unknown> => engineOk(engine, ['run', '--rm', registry.reference, 'true']);
+  const work = (): Promise<unknown> => engineOk(engine, ['run', '--rm', busybox, 'true']);
   await reload({ debug: true });
   const before = debugLines();
   await work();
@@ -178,7 +177,7 @@ test('default-runtime and runtimes: the next container uses them', async () => {
   await writeFile(script, `#!/bin/sh\necho "$*" >> ${calls}\nexec runc "$@"\n`);
   await chmod(script, 0o755);
   const create = (...args: string[]): Promise<string> =>
-    engineOk(engine, ['run', '--rm', ...args, registry.reference, 'echo', 'ran']);
+    engineOk(engine, ['run', '--rm', ...args, busybox, 'echo', 'ran']);
   assert.equal(await create(), 'ran');
   await assert.rejects(create('--runtime', 'noting'), /unknown or invalid runtime name: noting/);
   await reload({ runtimes: { noting: { path: script } } });
@@ -187,7 +186,7 @@ test('default-runtime and runtimes: the next container uses them', async () => {
   assert.equal(existsSync(calls), true);
   await writeFile(calls, '');
   await reload({ runtimes: { noting: { path: script } }, 'default-runtime': 'noting' });
-  const id = await engineOk(engine, ['create', registry.reference, 'true']);
+  const id = await engineOk(engine, ['create', busybox, 'true']);
   assert.equal(
     (await callJson<{ HostConfig: { Runtime: string } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).HostConfig
       .Runtime,
@@ -288,11 +287,11 @@ test('max-download-attempts: so often, then no more', async () => {
 });
 
 test('live-restore: containers outlive the daemon', async () => {
-  const id = await engineOk(engine, ['run', '-d', '--stop-timeout', '1', registry.reference, 'sleep', '600']);
+  const id = await engineOk(engine, ['run', '-d', '--stop-timeout', '1', busybox, 'sleep', '600']);
   const pid = async (): Promise<number> =>
     (await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.Pid;
   const supervisor = async (): Promise<string> => readFile(join(engine.dir, 'exec/supervisor/supervisor.pid'), 'utf8');
-  const ends = await engineOk(engine, ['run', '-d', registry.reference, 'sleep', '600']);
+  const ends = await engineOk(engine, ['run', '-d', busybox, 'sleep', '600']);
   const before = [await pid(), await supervisor()];
   const waiting = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${ends}/json`);
   await reload({ 'live-restore': true });
@@ -317,14 +316,7 @@ test('live-restore: containers outlive the daemon', async () => {
 
 test('shutdown-timeout: how long containers may take', async () => {
   // It needs two seconds to end by itself, which its exit code tells.
-  const slow = [
-    'run',
-    '-d',
-    registry.reference,
-    'sh',
-    '-c',
-    "trap 'sleep 2; exit 7' TERM; while :; do sleep 0.1; done",
-  ];
+  const slow = ['run', '-d', busybox, 'sh', '-c', "trap 'sleep 2; exit 7' TERM; while :; do sleep 0.1; done"];
   for (const [timeout, exitCode] of [
     [1, 137],
     [10, 7],

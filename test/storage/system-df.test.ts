@@ -3,12 +3,11 @@ import assert from 'node:assert/strict';
 import { appendFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { engineOk } from '../support/engine-commands.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineWithRegistry } from '../support/engine-with-image.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
@@ -26,11 +25,11 @@ interface Usage {
 
 const cleanup = new Cleanup();
 let engine: Engine;
-let registry: SeededRegistry;
+let busybox: string;
 let dataRoot: string;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithRegistry(cleanup, engined()));
+  ({ engine, image: busybox } = await startEngineWithImage(cleanup, engined()));
   dataRoot = join(engine.dir, 'data');
 });
 after(() => cleanup.run());
@@ -69,7 +68,7 @@ test('the whole agrees with du, and so do the sums of clients, with images of la
     'none',
     '-v',
     'data:/volume',
-    registry.reference,
+    busybox,
     'sh',
     '-c',
     script,
@@ -96,10 +95,10 @@ test('the whole agrees with du, and so do the sums of clients, with images of la
 test('images that share layers tell how much', async () => {
   await engineOk(engine, ['commit', 'writer', 'child:1']);
   const { Images } = await usage('?type=image');
-  const base = Images?.find(({ Id }) => Id === registry.image.id);
+  const known = await engineOk(engine, ['image', 'inspect', '-f', '{{.Id}}', busybox]);
+  const base = Images?.find(({ Id }) => Id === known);
   const child = Images?.find(
-    ({ Id }) =>
-      Id !== registry.image.id && Id !== undefined && (Images.find((one) => one.Id === Id)?.SharedSize ?? 0) > 0,
+    ({ Id }) => Id !== known && Id !== undefined && (Images.find((one) => one.Id === Id)?.SharedSize ?? 0) > 0,
   );
   assert.ok(base && child);
   assert.equal(base.SharedSize, base.Size);
