@@ -31,9 +31,9 @@ import type { GrowingTar } from '../../storage/tar/growing-tar.js';
 import { walkTree } from '../../storage/walk-tree.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
-import { notDirectory, tooManyLinks } from './copy-errors.js';
+import { fileOnTheWay, notDirectory, tooManyLinks } from './copy-errors.js';
 import type { FileLine } from './file-line.js';
-import { cleanPath, joinPath, parentPath } from './paths.js';
+import { cleanPath, directoriesAbove, joinPath, parentPath } from './paths.js';
 import type { LeftOut, SourceFile } from './source-files.js';
 
 const DIRECTORY = O_PATH | constants.O_DIRECTORY;
@@ -105,7 +105,7 @@ export class TargetTree {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'ELOOP') throw tooManyLinks();
-      if (path === '/' || code !== 'ENOENT') return path;
+      if (path === '/' || (code !== 'ENOENT' && code !== 'ENOTDIR')) return path;
     }
     const above = this.resolve(parentPath(path), links);
     const place = joinPath(above, path.slice(path.lastIndexOf('/') + 1));
@@ -174,6 +174,7 @@ export class TargetTree {
     }
     if (isContent) {
       if (!this.rules.replaces && this.#isFile(to)) throw notDirectory(to);
+      this.makeDirectories(parentPath(to));
       this.makeDirectories(to);
       if (this.rules.keepsTopTime) this.#keepTime(to, source.stat);
     } else this.#copyOne(source.at, source.stat, to);
@@ -196,7 +197,7 @@ export class TargetTree {
         continue;
       }
       if (stat.isSocket()) continue;
-      for (const directory of skippedAbove(path, skipped)) {
+      for (const directory of directoriesAbove(path, skipped)) {
         const above = skipped.get(directory);
         skipped.delete(directory);
         if (above) this.#copyOne(`${source.at}/${directory}`, above, joinPath(to, directory));
@@ -353,8 +354,7 @@ export class TargetTree {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (path === '/' || (code !== 'ENOENT' && code !== 'ENOTDIR')) throw error;
-      if (code === 'ENOTDIR' && this.isDirectory(parentPath(path)))
-        throw invalid(`mkdir ${toText(path)}: not a directory`, { code: 'NOT_A_DIRECTORY' });
+      if (code === 'ENOTDIR') throw fileOnTheWay(path, this.#fileOn(path));
     }
     const above = this.#openDirectory(parentPath(path));
     try {
@@ -370,21 +370,16 @@ export class TargetTree {
     return this.#open(path);
   }
 
+  /** Returns the part of a path that is a file, where a directory is wanted. */
+  #fileOn(path: string): string {
+    const above = parentPath(path);
+    return this.isDirectory(above) ? path : this.#fileOn(above);
+  }
+
   #open(path: string): number {
     const root = this.layer !== undefined && this.#own.has(path) ? this.layer.fd : this.rootFd;
     return openInRoot(root, fsPath(path), DIRECTORY);
   }
-}
-
-/** Returns the directories above a path that were left out, the outermost first. */
-function skippedAbove(path: string, skipped: ReadonlyMap<string, BigIntStats>): string[] {
-  const found: string[] = [];
-  if (skipped.size === 0) return found;
-  for (let slash = path.indexOf('/'); slash > 0; slash = path.indexOf('/', slash + 1)) {
-    const above = path.slice(0, slash);
-    if (skipped.has(above)) found.push(above);
-  }
-  return found;
 }
 
 /** A file or directory of the source, and where it goes. */

@@ -7,9 +7,10 @@ import { invalid, isEngineError } from '../../errors/engine-error.js';
 import type { CountBytes } from '../../ports/build.js';
 import { kindOf, PathOrder } from './file-stat.js';
 import type { MessageCall } from './grpc-client.js';
-import { decode, encode } from './grpc-messages.js';
+import { encode } from './grpc-messages.js';
 import { JoinedPieces } from './joined-pieces.js';
 import { readPiece, requestPacket } from './packets.js';
+import { readPacket } from './read-packet.js';
 import { Packet_Type, PacketSchema, type Packet, type Stat } from './proto/gen/session_pb.js';
 
 export interface SmallFilesOrder {
@@ -56,7 +57,7 @@ class SmallFilesReceiver {
     for await (const message of call.messages()) {
       bytes((total += message.length));
       if (this.#isFinished) continue;
-      if (!(await this.#take(readPiece(message) ?? decode(PacketSchema, message)))) return undefined;
+      if (!(await this.#take(readPiece(message) ?? readPacket(message)))) return undefined;
       if (this.#isListed && this.#arriving.size === 0) await this.#finish();
     }
     if (!this.#isFinished) throw invalid('the client ended the transfer of files before its end');

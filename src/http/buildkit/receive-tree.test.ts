@@ -36,7 +36,7 @@ const FIFO = goModeOf('fifo', 0o4620);
 const OTHER = goModeOf('other', 0o644);
 
 /** A client that sends these packets, whatever it is asked for. */
-function client(packets: readonly Packet[], asked: number[] = []): MessageCall {
+function client(packets: readonly (Packet | Buffer)[], asked: number[] = []): MessageCall {
   return {
     send: async (...messages) => {
       for (const packet of messages.map((message) => decode(PacketSchema, message)))
@@ -46,7 +46,7 @@ function client(packets: readonly Packet[], asked: number[] = []): MessageCall {
     cancel: () => undefined,
     async *messages() {
       for (const packet of packets) {
-        const message = encode(PacketSchema, packet);
+        const message = Buffer.isBuffer(packet) ? packet : encode(PacketSchema, packet);
         yield await Promise.resolve(message);
         // Nothing may be kept of it, because it may be much larger than what is of use in it.
         message.fill('x');
@@ -67,7 +67,7 @@ function newRoot(): string {
   return root;
 }
 
-const receive = (root: string, packets: readonly Packet[], asked?: number[]): Promise<void> =>
+const receive = (root: string, packets: readonly (Packet | Buffer)[], asked?: number[]): Promise<void> =>
   receiveTree({
     root,
     call: client(packets, asked),
@@ -154,6 +154,20 @@ describe('a client cannot write outside, twice, or without end', () => {
       assert.equal(readFileSync(join(directory, 'outside'), 'utf8'), 'secret');
     });
   }
+});
+
+test('names that are not UTF-8 are shown as a shell takes them', async () => {
+  const broken = (path: string, linkname?: string): Buffer => {
+    const message = encode(PacketSchema, linkname === undefined ? stat(path, FILE) : stat(path, LINK, { linkname }));
+    message[message.indexOf('?')] = 0xff;
+    return message;
+  };
+  await assert.rejects(receive(newRoot(), [broken("it's?\n")]), {
+    message: "the name of a file in the context is not UTF-8: $'it\\x27s\\xff\\x0a'",
+  });
+  await assert.rejects(receive(newRoot(), [broken('l', 'x?')]), {
+    message: "the target of the link $'l' in the context is not UTF-8: $'x\\xff'",
+  });
 });
 
 test("attributes count among what is kept of a client's files", async () => {

@@ -15,8 +15,9 @@ import { isTurnOver, turn } from '../../text/turns.js';
 import { kindOf, PathOrder, permissionsOf, splitTime } from './file-stat.js';
 import { FileWriter } from './file-writer.js';
 import type { MessageCall } from './grpc-client.js';
-import { decode, encode } from './grpc-messages.js';
+import { encode } from './grpc-messages.js';
 import { readPiece, requestPacket } from './packets.js';
+import { readPacket } from './read-packet.js';
 import { Packet_Type, PacketSchema, type Packet, type Stat } from './proto/gen/session_pb.js';
 
 /** A context with more files is refused, because a description of each file is kept. */
@@ -118,7 +119,7 @@ class TreeReceiver {
       if (isTurnOver()) await turn();
       const piece = readPiece(message);
       // Most packets are done at once: a promise for each of them would cost more than they do.
-      const work = piece ? this.#data(piece) : this.#take(decode(PacketSchema, message), message.length);
+      const work = piece ? this.#data(piece) : this.#take(readPacket(message), message.length);
       if (work) await work;
       const asking = this.#request();
       if (asking) await asking;

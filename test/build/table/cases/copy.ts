@@ -177,6 +177,18 @@ const CONFLICTS: readonly TableCase[] = [
     fails: true,
   },
   { name: 'file below a file', dockerfile: scratch('COPY f /x', 'COPY f /x/y'), files: TREE, fails: true },
+  {
+    name: 'directory below a link to a file',
+    dockerfile: scratch('COPY f /x', 'COPY d /', 'COPY d /l/y'),
+    files: { f: 'f', 'd/l': { link: '/x' } },
+    fails: true,
+  },
+  {
+    name: 'file far below a link to a file',
+    dockerfile: scratch('COPY f /x', 'COPY d /', 'COPY f /l/m/y'),
+    files: { f: 'f', 'd/l': { link: '/x' } },
+    fails: true,
+  },
   { name: 'file into a file', dockerfile: scratch('COPY f /x', 'COPY f /x/'), files: TREE, fails: true },
   {
     name: 'file of a tree over a directory',
