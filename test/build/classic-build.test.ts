@@ -92,6 +92,12 @@ describe('classic build', () => {
   it('says with which code a RUN has failed', async () => {
     const { text } = await build({ Dockerfile: `FROM ${under.image}\nRUN exit 7` }, 'forcerm=1');
     assert.match(text, /"errorDetail":\{"code":7,"message":"The command '\/bin\/sh -c exit 7' returned a non-zero/);
+    const missing = await build({ Dockerfile: `FROM ${under.image}\nRUN ["/no"]` }, 'forcerm=1');
+    assert.match(
+      missing.text,
+      /"errorDetail":\{"message":"failed to create task/,
+      'no code of a command that never ran',
+    );
   });
 
   it('waits for a client that reads slowly, and loses nothing of the output', async () => {

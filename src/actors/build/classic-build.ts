@@ -42,7 +42,7 @@ import {
   refuseOutside,
 } from './copy-step.js';
 import { downloadFile, isAddress } from './download-file.js';
-import { runContainer, type RunDeps } from './run-container.js';
+import { COMMAND_FAILED, runContainer, type RunDeps } from './run-container.js';
 import { type BuiltStage, shellOf, type StageState } from './stage-state.js';
 import { StepLayers } from './step-layers.js';
 import { basePlatform, type TargetPlatform } from './target-platform.js';
@@ -282,6 +282,7 @@ export class ClassicBuild {
     if (exitCode !== 0) {
       if (classic?.forceRemove) await this.#remove(id);
       throw new EngineError('internal', `The command '${argv.join(' ')}' returned a non-zero code: ${exitCode}`, {
+        code: COMMAND_FAILED,
         details: { exitCode },
       });
     }
@@ -339,7 +340,7 @@ export class ClassicBuild {
         copyLayer(this.deps, this.#layers, work.state, plan, this.signal),
       );
     } catch (error) {
-      throw copyFailure(error, kind);
+      throw copyFailure(error, kind, from !== undefined);
     }
   }
 

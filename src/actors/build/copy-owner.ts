@@ -1,5 +1,5 @@
 /** The owner that `--chown` and USER name for files that are made. */
-import { invalid, isEngineError } from '../../errors/engine-error.js';
+import { EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 
 type LookUp = (rootfs: string, user: string) => Promise<Owner>;
@@ -43,6 +43,15 @@ const MAX_ID = 2 ** 31 - 1;
 function numberOf(text: string): number {
   const id = Number(text);
   // The words are those of BuildKit, which cannot tell which number it was.
-  if (id > MAX_ID) throw invalid('invalid user index: -1');
+  if (id > MAX_ID) throw noUser();
   return id;
+}
+
+/** Looks a name up where there are no files at all: root is known everywhere. */
+export function userOfNothing(_rootfs: string, user: string): Promise<Owner> {
+  return user === 'root' || user === '0:root' ? Promise.resolve({ uid: 0, gid: 0 }) : Promise.reject(noUser());
+}
+
+function noUser(): EngineError {
+  return new EngineError('internal', 'invalid user index: -1');
 }

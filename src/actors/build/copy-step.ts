@@ -4,7 +4,7 @@ import type { AddInstruction, CopyInstruction } from '../../build/dockerfile/ast
 import { copyInTwo } from '../../build/files/copy-in-two.js';
 import type { SourcesDigest, SourceTree } from '../../build/files/copy-files.js';
 import { cleanPath, joinPath } from '../../build/files/paths.js';
-import { copyOwner } from './copy-owner.js';
+import { copyOwner, userOfNothing } from './copy-owner.js';
 import { EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import type { LayerInfo } from '../../ports/storage.js';
@@ -43,7 +43,8 @@ export function copyLayer(
 ): Promise<LayerInfo> {
   const { destination, chown, chmod, kind } = instruction;
   return layers.make(state.topLayer, async (rootfs, layer) => {
-    const owner = chown === '' ? undefined : await copyOwner(rootfs, chown, deps.lookUpUser, isClassic === true);
+    const lookUp = state.topLayer === undefined && isClassic !== true ? userOfNothing : deps.lookUpUser;
+    const owner = chown === '' ? undefined : await copyOwner(rootfs, chown, lookUp, isClassic === true);
     return copyInTwo(
       deps.pool,
       {
@@ -96,7 +97,7 @@ export function absolutePath({ config }: StageState, path: string): string {
 }
 
 /** Returns the failure of a step in the words of the classic builder. */
-export function copyFailure(error: unknown, kind: string): unknown {
+export function copyFailure(error: unknown, kind: string, isFromStage: boolean): unknown {
   if (!isEngineError(error)) return error;
   const failed = (what: string): EngineError =>
     new EngineError(error.kind, `${kind} failed: ${what}`, { cause: error });
@@ -105,14 +106,13 @@ export function copyFailure(error: unknown, kind: string): unknown {
   const source = error.details['source'];
   if (typeof source !== 'string') return failed(error.message);
   const path = source.replace(/^\.?\/+/, '');
-  return failed(`file not found in build context or excluded by .dockerignore: stat ${path}: file does not exist`);
+  const where = isFromStage ? '' : 'file not found in build context or excluded by .dockerignore: ';
+  return failed(`${where}stat ${path}: file does not exist`);
 }
 
 /** @throws EngineError invalid for a source that leads out of the context; the classic builder refuses these. */
 export function refuseOutside(kind: string, sources: readonly string[]): void {
-  const outside = sources
-    .map((source) => posix.normalize(source).replace(/^\//, ''))
-    .find((source) => source === '..' || source.startsWith('../'));
+  const outside = sources.find((source) => /^\/?\.\.(?:\/|$)/.test(posix.normalize(source)));
   if (outside !== undefined) throw invalid(`${kind} failed: forbidden path outside the build context: ${outside} ()`);
 }
 

@@ -26,6 +26,9 @@ export interface RunCommand {
   readonly created: (id: string) => void;
 }
 
+/** Code of the error about a command that has ended with the detail `exitCode`. */
+export const COMMAND_FAILED = 'COMMAND_FAILED';
+
 /** Runs the command and returns the container, which has ended, with its exit code. The caller removes it. */
 export async function runContainer(
   { containers, ios }: RunDeps,

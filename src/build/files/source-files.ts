@@ -3,7 +3,7 @@
  * Synchronous, for worker threads. Paths are byte strings.
  */
 import { closeSync, constants, openSync, readdirSync } from 'node:fs';
-import { notFound } from '../../errors/engine-error.js';
+import { invalid, notFound } from '../../errors/engine-error.js';
 import { fsPath, toBytePath, toText } from '../../storage/byte-path.js';
 import { type FoundPath, findPath, openResolved } from '../../storage/container-path.js';
 import { closeFd } from '../../sys/files/fd.js';
@@ -54,11 +54,12 @@ function openSource(rootFd: number, path: string, written: string, leftOut: Left
     found.close();
   } catch (error) {
     if (!isMissing(error)) throw error;
+    if (error.code === 'ELOOP') throw invalid('too many links', { code: 'NO_SOURCE', cause: error });
   }
   throw notFound(`"${cleanPath(written)}": not found`, { code: 'NO_SOURCE', details: { source: written } });
 }
 
-function isMissing(error: unknown): boolean {
+function isMissing(error: unknown): error is { readonly code: string } {
   const { code } = error as { readonly code?: string };
   return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP';
 }

@@ -1,7 +1,7 @@
 /** Brings the Dockerfile and its ignore file here, which are there also when the ignore file leaves them out. */
-import { readSmallFiles } from '../../build/files/small-file.js';
-import { internal } from '../../errors/engine-error.js';
-import type { BuildContext } from '../../ports/build.js';
+import { readSmallFiles, type SmallFiles } from '../../build/files/small-file.js';
+import { internal, isEngineError } from '../../errors/engine-error.js';
+import type { BuildContext, CountBytes } from '../../ports/build.js';
 import type { OpenContext } from './main-context.js';
 import { inStep, type OrderedBuild } from './ordered-build.js';
 
@@ -26,24 +26,30 @@ export async function loadDockerfile(
   const ignoreFile = `${filename}.dockerignore`;
   const others = filename === DEFAULT_NAME ? ['dockerfile'] : [];
   const step = `[internal] load build definition from ${filename}`;
-  return inStep(build, step, 'transferring dockerfile:', async (bytes, vertex) => {
+  const load = async (bytes: CountBytes, vertex: string): Promise<{ files: SmallFiles; vertex: string }> => {
     const files = hasDockerfile
-      ? await readSmallFiles([filename, ...others], (name) => context.readFile(name))
-      : await build.directory(dockerfileDirectory).smallFiles([filename, ignoreFile, ...others], bytes);
-    const found = [filename, ...others].map((name) => files.get(name));
-    const text = found.find((file) => Buffer.isBuffer(file));
-    if (text === undefined) throw unread(filename, found[0]);
-    const readFile: BuildContext['readFile'] = async (path, bytes) => {
-      if (path !== ignoreFile || hasDockerfile) return context.readFile(path, bytes);
-      const file = files.get(path);
-      return Buffer.isBuffer(file) ? file : undefined;
-    };
-    const tree: BuildContext['tree'] = (selection, signal, bytes) => context.tree(selection, signal, bytes);
-    return { name: filename, text, vertex, context: { readFile, tree } };
+      ? readSmallFiles([filename, ...others], (name) => context.readFile(name))
+      : build.directory(dockerfileDirectory).smallFiles([filename, ignoreFile, ...others], bytes);
+    return { files: await files, vertex };
+  };
+  const { files, vertex } = await inStep(build, step, 'transferring dockerfile:', load).catch((error: unknown) => {
+    throw isEngineError(error, 'invalid') ? unread(error) : error;
   });
+  const found = [filename, ...others].map((name) => files.get(name));
+  const text = found.find((file) => Buffer.isBuffer(file));
+  if (text === undefined) {
+    const [why] = found;
+    throw unread(why instanceof Error ? why : new Error(`open ${filename}: no such file or directory`));
+  }
+  const readFile: BuildContext['readFile'] = async (path, bytes) => {
+    if (path !== ignoreFile || hasDockerfile) return context.readFile(path, bytes);
+    const file = files.get(path);
+    return Buffer.isBuffer(file) ? file : undefined;
+  };
+  const tree: BuildContext['tree'] = (selection, signal, bytes) => context.tree(selection, signal, bytes);
+  return { name: filename, text, vertex, context: { readFile, tree } };
 }
 
-function unread(filename: string, why: Buffer | Error | undefined): Error {
-  const reason = why instanceof Error ? why.message : `open ${filename}: no such file or directory`;
-  return internal(`failed to read dockerfile: ${reason}`);
+function unread(cause: Error): Error {
+  return internal(`failed to read dockerfile: ${cause.message}`, { cause });
 }

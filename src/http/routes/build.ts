@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
+import { COMMAND_FAILED } from '../../actors/build/run-container.js';
 import { isUnreadable } from '../../build/files/small-file.js';
 import { forbidden, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildEngine, BuildRequest, ClassicEvent } from '../../ports/build.js';
@@ -138,7 +139,8 @@ class BuildLines {
   }
 
   fail(error: unknown): void {
-    const code = isEngineError(error) ? error.details['exitCode'] : undefined;
+    // A command that could not be started has no exit code for clients.
+    const code = isEngineError(error) && error.code === COMMAND_FAILED ? error.details['exitCode'] : undefined;
     if (this.#kept.length > 0) this.#reply.write(this.#kept.join(''));
     this.#reply.fail(error, typeof code === 'number' ? code : undefined);
   }

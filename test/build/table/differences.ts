@@ -22,6 +22,8 @@ export const CLASSIC_DIFFERENCES: ReadonlyMap<string, string> = list({
   [WORDS]: [
     'copy below what is no directory',
     'a link to itself',
+    'links to each other as source',
+    'owner by name in nothing',
     'pattern that is broken',
     'directory to a file',
     'directory to a file with a slash',
@@ -30,7 +32,6 @@ export const CLASSIC_DIFFERENCES: ReadonlyMap<string, string> = list({
     'file far below a link to a file',
     'file into a file',
     'chown by name without users',
-    'from nothing that is there',
     'from a later stage',
     'add an archive that is cut',
     'add an archive that leads out',

@@ -178,6 +178,13 @@ const CONFLICTS: readonly TableCase[] = [
   },
   { name: 'file below a file', dockerfile: scratch('COPY f /x', 'COPY f /x/y'), files: TREE, fails: true },
   {
+    name: 'links to each other as source',
+    dockerfile: scratch('COPY l /x'),
+    files: { l: { link: 'm' }, m: { link: 'l' } },
+    fails: true,
+  },
+  { name: 'owner by name in nothing', dockerfile: scratch('COPY --chown=x f /f'), files: { f: 'f' }, fails: true },
+  {
     name: 'directory below a link to a file',
     dockerfile: scratch('COPY f /x', 'COPY d /', 'COPY d /l/y'),
     files: { f: 'f', 'd/l': { link: '/x' } },
