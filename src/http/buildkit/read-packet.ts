@@ -40,7 +40,7 @@ function bytesOf(message: Uint8Array, number: number): Uint8Array {
       reader.skip(wireType, field);
     }
   } catch {
-    // Whoever has read it before says what is wrong.
+    // The reader before has said what is wrong.
   }
   return new Uint8Array();
 }
