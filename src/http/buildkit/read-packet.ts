@@ -1,13 +1,15 @@
 /** Packets of a transfer of files by the library for messages, which refuses texts that are not UTF-8. */
 import { isUtf8 } from 'node:buffer';
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
-import { type EngineError, invalid } from '../../errors/engine-error.js';
+import { type EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
 import { decode } from './grpc-messages.js';
 import { type Packet, PacketSchema, StatSchema } from './proto/gen/session_pb.js';
 
 const STAT = PacketSchema.field.stat.number;
 const PATH = StatSchema.field.path.number;
 const TARGET = StatSchema.field.linkname.number;
+/** Paths of a file system are not longer. */
+const MAX_SHOWN_BYTES = 4096;
 /** Characters that a shell would not show as they are. */
 const SPECIAL = /[^ -~]|['"\\]/g;
 
@@ -16,7 +18,7 @@ export function readPacket(message: Buffer): Packet {
   try {
     return decode(PacketSchema, message);
   } catch (error) {
-    throw badName(message, error) ?? error;
+    throw isEngineError(error) ? error : (badName(message, error) ?? error);
   }
 }
 
@@ -46,6 +48,6 @@ function bytesOf(message: Uint8Array, number: number): Uint8Array {
 }
 
 function escaped(bytes: Uint8Array): string {
-  const text = Buffer.from(bytes).toString('latin1');
+  const text = Buffer.from(bytes.subarray(0, MAX_SHOWN_BYTES)).toString('latin1');
   return `$'${text.replaceAll(SPECIAL, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`)}'`;
 }
