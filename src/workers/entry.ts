@@ -1,12 +1,22 @@
 /** First module of every worker thread: loads a task when it is first asked for, so that a thread starts light. */
+import { cancelled } from '../errors/engine-error.js';
+import { begin, type Life } from '../sys/ffi/unkilled.js';
 import { collectLeft } from './buffer-collector.js';
 import { failure, type Outcome } from './outcome.js';
 import { tasks, type TaskName } from './tasks.js';
 
-export async function run({ task, input }: { readonly task: TaskName; readonly input: unknown }): Promise<Outcome> {
+export interface Order {
+  readonly task: TaskName;
+  readonly input: unknown;
+  /** Shared with who may kill the thread; undefined when nobody does. */
+  readonly life: Life | undefined;
+}
+
+export async function run({ task, input, life }: Order): Promise<Outcome> {
   try {
     const load: () => Promise<(input: never) => unknown> = tasks[task];
-    const perform = await load();
+    const perform = await begin(life, load);
+    if (perform === undefined) throw cancelled('the task was given up');
     return { ok: true, value: await perform(input as never) };
   } catch (error) {
     return failure(error);

@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { isEngineError } from '../errors/engine-error.js';
+import { libc } from '../sys/ffi/libc.js';
+import { begin, doom, newLife, unkilled } from '../sys/ffi/unkilled.js';
 import { failure, unwrap } from './outcome.js';
 import { createWorkerPool } from './pool.js';
 import { invalid } from '../errors/engine-error.js';
@@ -40,6 +42,36 @@ test('an aborted task is cancelled', async () => {
   await assert.rejects(pool.run('tree-size', { path: '/proc/self' }, { signal: AbortSignal.abort() }), (error) =>
     isEngineError(error, 'cancelled'),
   );
+});
+
+test('a thread is not killed while it loads a task or declares functions of the C library', async () => {
+  const [unborn, life] = [newLife(), newLife()];
+  assert.equal(doom(unborn), 'unborn');
+  assert.equal(await begin(unborn, () => assert.fail('it is loaded')), undefined);
+  const loaded = await begin(life, async () => {
+    const getpid = libc.func<[]>('int getpid()');
+    assert.equal(doom(life), 'later');
+    return getpid;
+  });
+  assert.equal(loaded?.(), process.pid);
+  assert.equal(
+    unkilled(() => doom(life)),
+    'later',
+  );
+  assert.equal(doom(life), 'kill');
+  await begin(undefined, async () => undefined);
+});
+
+test('tasks that are aborted at any moment are cancelled, and others go on', async () => {
+  const order = { trees: [], ignoresOwners: false };
+  for (let round = 0; round < 8; round++) {
+    const abort = new AbortController();
+    const tasks = Array.from({ length: 4 }, () => pool.run('build-digest', order, { signal: abort.signal }));
+    setTimeout(() => abort.abort(), round * 4);
+    for (const { status, reason } of (await Promise.allSettled(tasks)) as PromiseRejectedResult[])
+      assert.ok(status !== 'rejected' || isEngineError(reason, 'cancelled'), String(reason));
+  }
+  assert.equal((await pool.run('build-digest', order)).hex.length, 64);
 });
 
 test('when the code of the threads is gone, tasks fail; when it is back, they run', async () => {

@@ -3,7 +3,9 @@ import type { Transferable } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { cancelled, unavailable } from '../errors/engine-error.js';
 import { lookedAfter } from '../sys/process/busy-memory.js';
+import { doom, newLife } from '../sys/ffi/unkilled.js';
 import { step } from '../text/steps.js';
+import type { Order } from './entry.js';
 import { unwrap, type Outcome } from './outcome.js';
 import type { TaskInput, TaskName, TaskOutput } from './tasks.js';
 
@@ -56,9 +58,16 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     async run<Name extends TaskName>(task: Name, input: TaskInput<Name>, { signal, transferList }: RunOptions = {}) {
       if (threads.failure !== undefined) threads = startThreads(options);
       const current = threads;
-      const control = { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) };
-      const running = lookedAfter(() => step(`worker.${task}`, () => current.pool.run({ task, input }, control)));
-      const outcome = (await running.catch((error: unknown) => {
+      if (signal?.aborted) throw cancelled(`${task} was cancelled`);
+      const kill = signal && new Kill(signal);
+      const control = {
+        ...(kill ? { signal: kill.signal } : {}),
+        ...(transferList ? { transferList: [...transferList] } : {}),
+      };
+      const order: Order = { task, input, life: kill?.life };
+      const running = lookedAfter(() => step(`worker.${task}`, () => current.pool.run(order, control)));
+      const ended = Promise.race(kill ? [running, kill.givenUp] : [running]).finally(() => kill?.end());
+      const outcome = (await ended.catch((error: unknown) => {
         if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
         if (current.failure !== undefined)
           throw unavailable(`no worker thread could be started: ${current.failure.message}`, {
@@ -72,6 +81,40 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
       return threads.pool.queueSize;
     },
     close: () => threads.pool.destroy(),
+  };
+}
+
+/** Ends a task when that is wanted: before it begins, or with its thread as soon as that may be killed. */
+class Kill {
+  readonly life = newLife();
+  readonly #kill = new AbortController();
+  /** Rejects for a task that never begins. */
+  readonly givenUp: Promise<never>;
+  #giveUp: (reason: unknown) => void = () => undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(private readonly wanted: AbortSignal) {
+    this.givenUp = new Promise((_, reject) => (this.#giveUp = reject));
+    this.givenUp.catch(() => undefined);
+    wanted.addEventListener('abort', this.#try, { once: true });
+  }
+
+  /** Kills the thread. */
+  get signal(): AbortSignal {
+    return this.#kill.signal;
+  }
+
+  /** Forgets about it: the task is over. */
+  end(): void {
+    clearTimeout(this.#timer);
+    this.wanted.removeEventListener('abort', this.#try);
+  }
+
+  readonly #try = (): void => {
+    const how = doom(this.life);
+    if (how === 'later') this.#timer = setTimeout(this.#try, 1);
+    else if (how === 'kill') this.#kill.abort(this.wanted.reason);
+    else this.#giveUp(this.wanted.reason);
   };
 }
 

@@ -2,6 +2,7 @@
 import { getSystemErrorMap } from 'node:util';
 import koffi from 'koffi';
 import { internal, type EngineError } from '../../errors/engine-error.js';
+import { unkilled } from './unkilled.js';
 
 // null: the symbols of the process itself, which is linked with the C library whatever its file name is.
 const library = koffi.load(null);
@@ -14,7 +15,7 @@ export const libc = {
    */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   func<Args extends readonly unknown[], Result = number>(prototype: string): (...args: Args) => Result {
-    return library.func(prototype);
+    return unkilled(() => library.func(prototype));
   },
 
   /**
@@ -34,7 +35,7 @@ export const libc = {
   /** As `func`, on a thread of libuv's pool. Buffers among the arguments must stay referenced until it is done. */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   pooled<Args extends readonly unknown[]>(prototype: string): (...args: Args) => Promise<number> {
-    const call = library.func(prototype);
+    const call = unkilled(() => library.func(prototype));
     return (...args) =>
       new Promise((resolve, reject) => {
         call.async(...args, (error: unknown, result: number) => {
@@ -49,7 +50,7 @@ export const libc = {
    */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   async<Args extends readonly unknown[]>(name: string, prototype: string): (...args: Args) => Promise<number> {
-    const call = library.func(prototype);
+    const call = unkilled(() => library.func(prototype));
     return (...args) =>
       new Promise((resolve, reject) => {
         call.async(...args, (error: unknown, result: number) => {
