@@ -6,11 +6,19 @@ import { releaseProgramPages } from './program-pages.js';
 import { residentBytes } from './resident-bytes.js';
 
 const LOOK_MS = 250;
-/** So much must have been mapped since the last release: what is still needed has to be mapped again. */
+/** So much must have been mapped since the last release. */
 const WORTHWHILE_BYTES = 8 << 20;
+
+/**
+ * Processor time of the process between two releases: each costs some milliseconds, since what is still needed is
+ * mapped again. A process that gets little of the processors shall not use it for that.
+ */
+const INTERVAL_MS = 400;
 
 /** Bytes that were mapped after the last release. */
 let keptBytes = 0;
+/** Processor time of the process up to the last release. */
+let releasedAtMs = -INTERVAL_MS;
 let running = 0;
 let timer: NodeJS.Timeout | undefined;
 
@@ -30,9 +38,13 @@ export async function lookedAfter<T>(work: () => Promise<T>): Promise<T> {
 }
 
 async function look(): Promise<void> {
+  const { user, system } = process.cpuUsage();
+  const usedMs = (user + system) / 1000;
+  if (usedMs - releasedAtMs < INTERVAL_MS) return;
   const { mapped } = await residentBytes();
   keptBytes = Math.min(keptBytes, mapped);
   if (mapped < keptBytes + WORTHWHILE_BYTES) return;
+  releasedAtMs = usedMs;
   await releaseProgramPages();
   keptBytes = (await residentBytes()).mapped;
 }
