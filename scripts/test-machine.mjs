@@ -30,13 +30,13 @@ const PACKAGES = [
 /** The disk's driver and its file system are modules; everything else is found once that is mounted. */
 const BOOT_MODULES = ['virtio_pci', 'virtio_blk', 'ext4'];
 
-/** Runs what the second disk brings, and nothing else. Its output goes to the second serial line. */
+/** Runs what the second disk brings (vdb, or ubdb), and nothing else. Its output goes to the second serial line. */
 const TEST_UNIT = `[Unit]
 Description=Tests of the container engine
 
 [Service]
 Type=oneshot
-ExecStart=/bin/sh -c 'mount /dev/vdb /srv && exec /bin/sh /srv/scripts/vm-guest.sh'
+ExecStart=/bin/sh -c 'mount /dev/[uv]*db /srv && exec /bin/sh /srv/scripts/vm-guest.sh'
 StandardInput=null
 StandardOutput=tty
 StandardError=tty

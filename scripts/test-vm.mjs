@@ -4,18 +4,22 @@
  * hosts without virtualization too, and takes ten times as long as a real one. It gets the package of the daemon on a
  * second disk, sends the report of the tests over a serial line, and switches itself off. What it wrote is forgotten.
  * A machine that hangs is started once more, and that is said.
+ * With --native the machine's kernel is a program of this one instead (scripts/test-kernel.mjs), which runs what is not
+ * the kernel's at full speed.
  * UPGRADES_COUNT=50 UPGRADE_PORTS=100 UPGRADE_REQUESTS=200 is the long run of `package`: so many upgrades, published
  * ports that are probed every 10 ms, and requests in a second, if the machine can do as many. ZFS_ROUNDS=5 is that of
  * `zfs-speed`, which compares with the dockerd that `node scripts/peers.mjs 20.10` fetches.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { parseArgs } from 'node:util';
 import { installPackages, ROOT, run } from './ensure-packages.mjs';
 import { command, prepare } from './prepare.mjs';
+import { ensureKernel } from './test-kernel.mjs';
 import { ensureMachine, makeDisk } from './test-machine.mjs';
 
 /** A machine that hangs is ended after this long. */
@@ -42,7 +46,7 @@ function dependencies() {
   return Object.keys(packages).filter((path) => packages[path].dev !== true);
 }
 
-function makeProjectDisk(directory, parts) {
+function makeProjectDisk(directory, parts, isNative) {
   const project = join(directory, 'project');
   const peer = process.env.ZFS_ROUNDS !== undefined && PEER.every((path) => existsSync(join(ROOT, path))) ? PEER : [];
   for (const path of [...TAKEN_ALONG, ...peer, ...dependencies()])
@@ -56,17 +60,19 @@ function makeProjectDisk(directory, parts) {
   writeFileSync(join(project, 'parts'), parts.map((part) => `${part}\n`).join(''));
   const counts = PASSED_ON.filter((name) => process.env[name] !== undefined);
   const lines = counts.map((name) => `${name}=${Number(process.env[name])}\n`);
-  writeFileSync(join(project, 'environment'), lines.join(''));
+  writeFileSync(join(project, 'environment'), [...lines, ...(isNative ? ['NATIVE=1\n'] : [])].join(''));
   const disk = join(directory, 'project.img');
   makeDisk(project, disk, PROJECT_SIZE);
   rmSync(project, { recursive: true });
   return disk;
 }
 
+/** The kind of machine that has the disk of `plain`. */
+const NATIVE = 'native';
 /** The kernel has one module for labels of files and processes at a time. */
 const SECURITY = { selinux: 'security=selinux selinux=1' };
 
-function startMachine(kind, project, console_) {
+function startEmulated(kind, project, console_) {
   const { disk, kernel, ramDisk } = ensureMachine(kind);
   const drive = (file) => ['-drive', `file=${file},if=virtio,format=raw,snapshot=on`];
   return spawn(
@@ -81,6 +87,32 @@ function startMachine(kind, project, console_) {
       ],
     ],
     { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+}
+
+/**
+ * Its processes are those of a namespace, and end with the first. What it writes to a disk goes to another file. It has
+ * one processor, because two wait for each other where the machine's own are busy. All stays on one of those: a system
+ * call goes from process to process, and would wait for the other one to be free.
+ */
+function startNative(project, console_) {
+  const { disk } = ensureMachine('plain');
+  const directory = dirname(project);
+  const drive = (name, file) => {
+    const written = join(directory, name);
+    rmSync(written, { force: true });
+    return `${name}=${written},${file}`;
+  };
+  const [, processor] = /^Cpus_allowed_list:\s*(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'));
+  const namespace = ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc', 'taskset', '-c', processor];
+  return spawn(
+    'setpriv',
+    [
+      ...['--pdeathsig', 'KILL', ...namespace, ensureKernel(), 'seccomp=on', `mem=${MEMORY_MIB}M`],
+      ...['noreboot', `uml_dir=${directory}`, drive('ubd0', disk), drive('ubd1', project), 'root=/dev/ubda', 'rw'],
+      ...['con=null', 'con0=null,fd:2', 'ssl=null', 'ssl1=null,fd:1', 'panic=-1'],
+    ],
+    { stdio: ['ignore', 'pipe', openSync(console_, 'w')] },
   );
 }
 
@@ -102,8 +134,8 @@ function isLongRun() {
 
 /** Runs the tests in a machine. Resolves with their status, and whether the machine was ended because it hung. */
 async function runMachine(kind, project, console_) {
-  const qemu = startMachine(kind, project, console_);
-  const end = () => qemu.kill('SIGKILL');
+  const machine = kind === NATIVE ? startNative(project, console_) : startEmulated(kind, project, console_);
+  const end = () => machine.kill('SIGKILL');
   let hung = false;
   const limits = [
     setTimeout(end, LIMIT_MS),
@@ -115,9 +147,9 @@ async function runMachine(kind, project, console_) {
       isLongRun() ? LIMIT_MS : SILENCE_MS,
     ),
   ];
-  qemu.stdout.on('data', () => limits[1].refresh());
+  machine.stdout.on('data', () => limits[1].refresh());
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, end);
-  const [status] = await Promise.all([report(qemu.stdout), once(qemu, 'exit')]);
+  const [status] = await Promise.all([report(machine.stdout), once(machine, 'exit')]);
   for (const limit of limits) clearTimeout(limit);
   for (const signal of ['SIGINT', 'SIGTERM']) process.off(signal, end);
   if (status === undefined) console.error(readFileSync(console_, 'utf8').split('\n').slice(-CONSOLE_LINES).join('\n'));
@@ -127,14 +159,20 @@ async function runMachine(kind, project, console_) {
 await command('npm run test:vm', async () => {
   if (process.getuid() !== 0) throw new Error('the disk of the virtual machine is made by root only');
   prepare('test');
-  installPackages({ 'qemu-system-x86_64': 'qemu-system-x86', setpriv: 'util-linux' });
-  const parts = process.argv.slice(2);
-  const kind = ['zfs', 'selinux'].find((name) => parts.some((part) => part.startsWith(name))) ?? 'plain';
-  ensureMachine(kind);
+  const { values, positionals: parts } = parseArgs({
+    options: { native: { type: 'boolean' } },
+    allowPositionals: true,
+  });
+  const special = ['zfs', 'selinux'].find((name) => parts.some((part) => part.startsWith(name)));
+  if (values.native && special !== undefined) throw new Error(`${special} is not in the kernel of --native`);
+  const kind = values.native ? NATIVE : (special ?? 'plain');
+  installPackages({ setpriv: 'util-linux', ...(values.native ? {} : { 'qemu-system-x86_64': 'qemu-system-x86' }) });
+  if (values.native) ensureKernel();
+  ensureMachine(values.native ? 'plain' : kind);
   const directory = mkdtempSync(join(tmpdir(), 'engined-vm-'));
   try {
     const console_ = join(directory, 'console.log');
-    const project = makeProjectDisk(directory, parts);
+    const project = makeProjectDisk(directory, parts, kind === NATIVE);
     let { status, hung } = await runMachine(kind, project, console_);
     if (hung) {
       console.error(`! the machine said nothing for ${SILENCE_MS / 60_000} minutes: it is started once more`);

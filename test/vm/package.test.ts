@@ -13,8 +13,10 @@ const PORTS = Number(process.env['UPGRADE_PORTS'] ?? 1);
 const REQUESTS = Number(process.env['UPGRADE_REQUESTS'] ?? 2);
 const FIRST_PORT = 8081;
 const SOCKET = '/run/engine.sock';
-/** The emulated machine does not keep up with many clients: the report says how many there were in a second. */
-const MOST_OPEN = 10;
+/** Whether the kernel is User Mode Linux. */
+const IS_NATIVE = process.env['NATIVE'] !== undefined;
+/** An emulated machine does not keep up with many clients: the report says how many there were in a second. */
+const LIMIT = IS_NATIVE ? {} : { mostOpen: 10 };
 
 before(async () => {
   await writeFile('/etc/engine/daemon.json', '{"live-restore": true}');
@@ -70,7 +72,7 @@ test('upgrades replace the daemon; containers go on, and nothing is missed', asy
     requestsPerSecond: REQUESTS,
     volumeMs: 2000,
     createVolume: (Name) => callJson(SOCKET, 'POST', '/volumes/create', { json: { Name } }),
-    mostOpen: MOST_OPEN,
+    ...LIMIT,
   });
   t.after(() => load.abandon());
   for (let round = 0; round < UPGRADES; round++) {
@@ -86,7 +88,7 @@ test('upgrades replace the daemon; containers go on, and nothing is missed', asy
     stop: () => docker('exec', 'counter', 'touch', '/stop'),
     logs: () => docker('logs', 'counter'),
   });
-  t.diagnostic(`${UPGRADES} upgrades with ${PORTS} published ports`);
+  t.diagnostic(`${UPGRADES} upgrades with ${PORTS} published ports; no container was restarted`);
   assert.equal(await docker('exec', 'web', 'echo', 'still here'), 'still here');
 });
 
@@ -97,9 +99,13 @@ async function secondsAway(): Promise<number> {
   return Math.round(((await at('ActiveEnter')) - (await at('ActiveExit'))) / 1e6);
 }
 
-test('the unit takes nothing from containers that their own profile gives them', async () => {
+test('the unit takes nothing from containers that their own profile gives them', async (t) => {
   const { stdout } = await outcomeOf('systemd-analyze', 'security', '--no-pager', 'engined.service');
   console.log(stdout.trim().split('\n').at(-1));
+  if (IS_NATIVE) {
+    t.skip('this kernel has one machine for every personality');
+    return;
+  }
   // A filter of system calls in the unit would be that of every container, too.
   assert.equal(await docker('run', '--rm', 'box', 'linux32', 'uname', '-m'), 'i686');
 });
