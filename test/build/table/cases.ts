@@ -30,7 +30,7 @@ export const FILE_CASES: ReadonlySet<TableCase> = new Set([
 /** Features that this builder lacks, names of chance, and what differs in nothing from what other cases show. */
 const NOT_CLASSIC = [
   /^(?:expansion|chmod|exclude|ignore|a document|run a mount|a stage that) /,
-  /^(?:expansions|name of .*|from its own .*|run variables|run names.*)$/,
+  /^(?:expansions|name of .*|from its own .*|run variables.*)$/,
 ];
 
 /** The classic builder has no further contexts, no secrets and no platforms, and it reads expansions the same way. */
