@@ -53,6 +53,7 @@ const SHARING = [
   ],
   ['build/build-version-2', 'build/platforms', 'build/remote-contexts', 'build/run-mounts', 'build/sbom'],
   ['build/buildx', 'build/outputs', 'build/provenance', 'build/kills'],
+  ['build/cache-exchange', 'build/vanishing-clients', 'build/pushes'],
   ['clients/compose', 'clients/compose-today', 'clients/build-clients'],
   [
     ...['network/network-plugins', 'streams/logs-remote', 'streams/logs-crash', 'security/known-vulnerabilities'],

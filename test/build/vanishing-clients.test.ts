@@ -25,7 +25,6 @@ import { waitFor } from '../support/wait.js';
 const cleanup = new Cleanup();
 const directory = mkdtempSync(join(tmpdir(), 'vanishing-'));
 const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
-const kind = engined();
 let engine: Engine;
 let image: string;
 let buildx: Buildx;
@@ -47,7 +46,7 @@ function remains(): string[] {
     ...[...places, ...stores].flatMap((path) => namesIn(join(dir, path))),
     ...mountsBelow(dir).map((path) => `mount ${path}`),
     ...processesOf(dir).flatMap(({ pid, command }) => (NOT_OF_STEPS.test(command) ? [] : `process ${pid} ${command}`)),
-    ...containerCgroups(kind.mark).map((path) => `cgroup ${path}`),
+    ...containerCgroups(engine.mark).map((path) => `cgroup ${path}`),
   ];
 }
 
@@ -73,7 +72,7 @@ async function nothingStays(): Promise<void> {
 }
 
 before(async () => {
-  ({ engine, image } = await startEngineWithImage(cleanup, kind));
+  ({ engine, image } = await startEngineWithImage(cleanup, engined()));
   const registry = await startRegistry();
   cleanup.add(() => registry.stop());
   gate = await startRegistryGate(registry);

@@ -74,6 +74,11 @@ export class Engine {
     return engine;
   }
 
+  /** Part of the names of its links, rules and control groups. */
+  get mark(): string {
+    return this.#kind.mark;
+  }
+
   /** For DOCKER_HOST. */
   get host(): string {
     return `unix://${this.socketPath}`;
