@@ -143,3 +143,19 @@ test('whiteouts become those of overlayfs, metadata of other drivers nothing', (
   assert.equal(layer.sizeBytes, 14);
   assertComesBack(layer, tar);
 });
+
+test('files have their modes whatever the umask is, and whatever file had the same mode before', (t) => {
+  const umask = process.umask(0o027);
+  t.after(() => process.umask(umask));
+  const modes = [0o666, 0o640, 0o4755, 0o666, 0o640, 0o4755, 0o2711, 0];
+  const files = modes.flatMap((mode, at): LayerEntry[] => [
+    { path: `root-${at}`, content: 'x', mode },
+    { path: `other-${at}`, content: 'x', mode, uid: 1, gid: 2 },
+  ]);
+  const { diffDir } = unpacking.unpack(tarOf(files));
+  const found = files.map(({ path }) => lstatSync(join(diffDir, path)).mode & 0o7777);
+  assert.deepEqual(
+    found,
+    files.map(({ mode }) => mode),
+  );
+});

@@ -2,7 +2,7 @@
  * Unpacks one layer's tar into an overlay difference directory while its bytes arrive, and writes the tar-split beside
  * it. Synchronous, for worker threads. Whiteouts become overlayfs' own (OCI image layer specification, "Whiteouts").
  */
-import { closeSync, constants, fchmodSync, fchownSync, openSync } from 'node:fs';
+import { closeSync, constants, fchmodSync, fchownSync, fstatSync, openSync } from 'node:fs';
 import { internal, invalid } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
 import { hostOwner, ownerOnHost, rootOwner } from '../../sys/users/id-maps.js';
@@ -41,6 +41,7 @@ export interface ExtractResult {
 const WHITEOUT = '.wh.';
 const WHITEOUT_META = '.wh..wh.';
 const WHITEOUT_OPAQUE = '.wh..wh..opq';
+const PERMISSIONS = 0o777;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 
 export class LayerExtractor implements TarSink {
@@ -54,6 +55,8 @@ export class LayerExtractor implements TarSink {
   /** The file being written. */
   #fd = -1;
   #path = '';
+  /** Modes that a new file is asked for, and whether it has them then: the umask and access lists may be in the way. */
+  readonly #modes = new Map<number, boolean>();
   #xattrs: ReadonlyMap<string, Buffer> | undefined;
   #sizeBytes = 0;
   #tarBytes = 0;
@@ -197,7 +200,7 @@ export class LayerExtractor implements TarSink {
     this.#path = this.#tree.place(name);
     const at = this.#tree.at(this.#path);
     this.#tree.makeFile(this.#path, () => {
-      this.#fd = openSync(at, CREATE, 0o600);
+      this.#fd = openSync(at, CREATE, this.#header.mode & PERMISSIONS);
     });
     const { sizeBytes } = this.#header;
     this.#sizeBytes += sizeBytes;
@@ -208,11 +211,20 @@ export class LayerExtractor implements TarSink {
     const { uid, gid, mode, mtimeSeconds, mtimeNanoseconds } = this.#header;
     // The order matters: a change of owner removes setuid bits and capabilities.
     if (uid !== 0 || gid !== 0) fchownSync(this.#fd, uid, gid);
-    fchmodSync(this.#fd, mode);
+    if (!this.#hasMode(mode)) fchmodSync(this.#fd, mode);
     if (this.#xattrs) setXattrs(this.#tree.at(this.#path), this.#xattrs);
     setOpenFileTimes(this.#fd, mtimeSeconds, mtimeNanoseconds);
     const fd = this.#fd;
     this.#fd = -1;
     closeSync(fd);
+  }
+
+  /** Tells whether the new file has its mode already. Layers have few modes, so the kernel is asked once for each. */
+  #hasMode(mode: number): boolean {
+    const known = this.#modes.get(mode);
+    if (known !== undefined) return known;
+    const hasMode = (fstatSync(this.#fd).mode & 0o7777) === mode;
+    this.#modes.set(mode, hasMode);
+    return hasMode;
   }
 }
