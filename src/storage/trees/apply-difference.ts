@@ -20,12 +20,17 @@ export function applyDifference(difference: string, tree: string, isPassing = fa
   const directories: { readonly path: string; readonly stat: BigIntStats }[] = own ? [{ path: '', stat: own }] : [];
   /** The first place in the tree of files with several names, by inode. */
   const links = new Map<bigint, string>();
+  /** Directories that are made here: there is nothing in them but what is made here. */
+  const made = new Set<string>();
   for (const { path, at, stat } of walkTree(difference)) {
     const to = `${tree}/${path}`;
-    const taken = statOf(to);
+    const taken = made.has(path.slice(0, Math.max(path.lastIndexOf('/'), 0))) ? undefined : statOf(to);
     if (stat.isDirectory()) {
       if (taken && (!taken.isDirectory() || isOpaque(at))) clear(to);
-      if (!taken?.isDirectory() || isOpaque(at)) mkdirSync(fsPath(to), { mode: 0o700 });
+      if (!taken?.isDirectory() || isOpaque(at)) {
+        mkdirSync(fsPath(to), { mode: 0o700 });
+        made.add(path);
+      }
       directories.push({ path, stat });
       continue;
     }
