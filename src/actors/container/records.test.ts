@@ -61,7 +61,9 @@ test('what was written for the run only is durable soon, but not after something
   assert.deepEqual(written, ['first for the run', 'first durably', 'second for the run', 'third durably']);
 });
 
-test('all who wait for one write hear that it has failed, also those whose record came with a later one', async () => {
+test('all who wait for one write hear that it has failed, also those whose record came with a later one', async (t) => {
+  // The timer never fires: later tries are shown below.
+  t.mock.timers.enable({ apis: ['setTimeout'] });
   const { io, written, finish } = heldWrites();
   const full = Object.assign(new Error('full'), { code: 'ENOSPC' });
   const records = new ContainerRecords('/nowhere', '/nowhere', { ...io, write: () => Promise.reject(full) });

@@ -1,11 +1,13 @@
 /** The pages of the program are let go while threads are busy. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { mapProgram } from '../../../test/support/program-pages.js';
 import { waitFor } from '../../../test/support/wait.js';
 import { lookedAfter } from './busy-memory.js';
 import { residentBytes } from './resident-bytes.js';
 
 test('pages that only the beginning needed are let go while the work lasts', async () => {
+  await mapProgram();
   const { mapped } = await residentBytes();
   const after = await lookedAfter(() =>
     waitFor('pages to be let go', async () => {

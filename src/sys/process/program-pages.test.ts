@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { test } from 'node:test';
+import { mapProgram } from '../../../test/support/program-pages.js';
 import { programMappings, releaseProgramPages, unchangedMappings } from './program-pages.js';
 
 /** V8 copies its built-in functions only where its heap may have 2 GiB, which is half of the memory. */
@@ -68,6 +69,7 @@ test('so it is in the real program, which has such a copy for each thread', asyn
 });
 
 test('the program goes on with fewer pages', async () => {
+  await mapProgram();
   const before = await residentFileKiB();
   await releaseProgramPages();
   const after = await residentFileKiB();
