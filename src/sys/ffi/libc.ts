@@ -1,21 +1,16 @@
-/** Loads the C library, and declares system calls that Node does not offer. Only this file does that. */
+/** Declares system calls that Node does not offer, and other functions of the C library. Only this file has it. */
 import { getSystemErrorMap } from 'node:util';
 import koffi from 'koffi';
 import { internal, type EngineError } from '../../errors/engine-error.js';
-import { unkilled } from './unkilled.js';
+import { NativeLibrary } from './native-library.js';
 
-// null: the symbols of the process itself, which is linked with the C library whatever its file name is.
-const library = koffi.load(null);
+const library = NativeLibrary.ofProcess();
 
 export const libc = {
-  /**
-   * Declares a C function from its prototype, for instance `int dup(int fd)`. The call is synchronous: only for what
-   * cannot block. A variadic function is declared with the arguments it is called with (right on Linux x64 and arm64).
-   * @throws Error at once when the C library has no such symbol.
-   */
+  /** As `NativeLibrary.func`. */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   func<Args extends readonly unknown[], Result = number>(prototype: string): (...args: Args) => Result {
-    return unkilled(() => library.func(prototype));
+    return library.func<Args, Result>(prototype);
   },
 
   /**
@@ -32,17 +27,10 @@ export const libc = {
     };
   },
 
-  /** As `func`, on a thread of libuv's pool. Buffers among the arguments must stay referenced until it is done. */
+  /** As `NativeLibrary.pooled`. */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   pooled<Args extends readonly unknown[]>(prototype: string): (...args: Args) => Promise<number> {
-    const call = unkilled(() => library.func(prototype));
-    return (...args) =>
-      new Promise((resolve, reject) => {
-        call.async(...args, (error: unknown, result: number) => {
-          if (error === null) resolve(result);
-          else reject(error);
-        });
-      });
+    return library.pooled<Args>(prototype);
   },
 
   /**
@@ -50,7 +38,7 @@ export const libc = {
    */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   async<Args extends readonly unknown[]>(name: string, prototype: string): (...args: Args) => Promise<number> {
-    const call = unkilled(() => library.func(prototype));
+    const call = library.declare(prototype);
     return (...args) =>
       new Promise((resolve, reject) => {
         call.async(...args, (error: unknown, result: number) => {
