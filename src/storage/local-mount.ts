@@ -73,6 +73,14 @@ const MS_RDONLY = 1;
 const MS_REMOUNT = 32;
 const MS_BIND = 4096;
 
+/** Options with which cifs is told a password (mount.cifs(8)): errors are shown to others, and logged. */
+const SECRETS = new Set(['password', 'password2', 'pass', 'pass2']);
+
+function withoutSecret(word: string): string {
+  const name = word.slice(0, Math.max(word.indexOf('='), 0));
+  return SECRETS.has(name) ? `${name}=********` : word;
+}
+
 /**
  * Mounts. It may wait for a server on the network, so call it only in a thread of its own.
  * @throws EngineError internal, in the known engine's words.
@@ -95,7 +103,7 @@ export function mountLocal({ device, target, type, options }: LocalMount): void 
   } catch (error) {
     const reason = messageOf(error).replace(/^mount: (.*) \(\w+\)$/, '$1');
     const call = `mount ${device}:${target}, flags: 0x${flags.toString(16)}`;
-    const withData = data.length > 0 ? `${call}, data: ${data.join(',')}` : call;
+    const withData = data.length > 0 ? `${call}, data: ${data.map(withoutSecret).join(',')}` : call;
     throw internal(`failed to mount local volume: ${withData}: ${reason}`, { cause: error });
   }
 }

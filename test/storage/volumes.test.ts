@@ -108,6 +108,12 @@ describe('local driver options', () => {
     );
     assert.equal(await ok('ps', '-aq'), '');
     await ok('volume', 'rm', 'broken');
+    const secrets = 'o=username=me,password=secret1,pass2=secret2';
+    await ok('volume', 'create', '--opt', 'type=cifs', '--opt', 'device=//127.0.0.1/x', '--opt', secrets, 'share');
+    const share = await cli('run', '--rm', '-v', 'share:/s', image, 'true');
+    assert.match(share.stderr, /failed to mount local volume: .*data: username=me,password=\*{8}/);
+    if (!onDockerd) assert.doesNotMatch(share.stderr + engine.log, /secret[12]/);
+    await ok('volume', 'rm', 'share');
   });
 
   test('a daemon that is killed finds its mounts again', { skip: onDockerd }, async () => {
