@@ -77,7 +77,7 @@ export class PluginMaker {
     signal: AbortSignal,
   ): Promise<PluginPrivilege[]> {
     const { config } = await this.#fetch(remoteReference(remote), credentials, signal);
-    return privilegesOf(parsePluginConfig(config.toString('utf8')));
+    return privilegesOf(parsePluginConfig(config));
   }
 
   /** Returns the name that a plugin gets here. @throws EngineError invalid, also when there is one of this name. */
@@ -177,7 +177,7 @@ export class PluginMaker {
     const { tag = 'latest', path } = tagged(reference);
     say({ kind: 'line', text: `Pulling from ${familiarName(reference)}`, id: tag });
     say({ kind: 'line', text: `Digest: ${remote.digest}` });
-    const config = parsePluginConfig(remote.config.toString('utf8'));
+    const config = parsePluginConfig(remote.config);
     checkGranted(config, granted);
     const blobs: string[] = [];
     for (const descriptor of remote.layers) {

@@ -44,7 +44,7 @@ export async function fillFromArchive(
   const { digest, sizeBytes, diffId } = await pool.run('pack-rootfs', { rootfs: staged.rootfs, path: blobPath });
   await rename(blobPath, join(staged.content, digest.slice('sha256:'.length)));
   const rootfs = { type: 'layers', diff_ids: [diffId] };
-  const document = { ...(JSON.parse(given) as object), DockerVersion: version, rootfs };
+  const document = { ...(JSON.parse(given.toString('utf8')) as object), DockerVersion: version, rootfs };
   const config = Buffer.from(JSON.stringify(document));
   const manifest = pluginManifest(config, [{ digest, sizeBytes, mediaType: PLUGIN_LAYER_TYPE }]);
   await writeFile(join(staged.content, 'config.json'), config, { mode: 0o600 });
@@ -54,7 +54,7 @@ export async function fillFromArchive(
 }
 
 /** A link, a FIFO or a device in the archive is no configuration. */
-async function readConfig(path: string): Promise<string> {
+async function readConfig(path: string): Promise<Buffer> {
   const found = await lstat(path).catch(() => undefined);
   if (found === undefined) throw invalid('config not found', { code: 'PLUGIN_CONFIG' });
   if (!found.isFile()) throw invalid('config.json is not a file', { code: 'PLUGIN_CONFIG' });
@@ -62,7 +62,7 @@ async function readConfig(path: string): Promise<string> {
     throw invalid(`config.json is larger than ${MAX_CONFIG_BYTES} bytes`, { code: 'PLUGIN_CONFIG' });
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
-    return await file.readFile('utf8');
+    return await file.readFile();
   } finally {
     await file.close();
   }

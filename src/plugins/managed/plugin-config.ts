@@ -1,6 +1,7 @@
 /** Reads the `config.json` of a managed plugin, as tolerantly as Go's decoder: names in any case, null for absence. */
 import { invalid } from '../../errors/engine-error.js';
 import type { PluginConfig, PluginDevice, PluginEnv, PluginMount, PluginType } from '../../ports/managed-plugin.js';
+import { parseForeignJson } from '../../text/foreign-json.js';
 import { memberOf } from '../plugin-client.js';
 
 /** A configuration has tens of members; each list of it may have this many. */
@@ -9,10 +10,10 @@ const MAX_ITEMS = 1000;
 const SOCKET = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 
 /** @throws EngineError invalid `failed to parse config: …`, which names the member. */
-export function parsePluginConfig(text: string): PluginConfig {
+export function parsePluginConfig(bytes: Buffer): PluginConfig {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseForeignJson(bytes);
   } catch (cause) {
     throw invalid(`failed to parse config: ${(cause as Error).message}`, { code: 'PLUGIN_CONFIG', cause });
   }
