@@ -91,7 +91,7 @@ const ARCHIVES: Readonly<Record<string, readonly [make: () => Buffer, reply: Reg
   'more files than an archive may have': [() => tarOf(files(100_001, 'f')), /more than 100000 entries/],
   'many files that no image needs': [() => tarOf(files(20_000, 'f')), /holds no images/],
   'more images than an archive may have': [
-    () => manifest(many(100_000, (i) => ({ Config: `c${i}`, RepoTags: [], Layers: [] }))),
+    () => manifest(many(20_000, (i) => ({ Config: `c${i}`, RepoTags: [], Layers: [] }))),
     /manifest.json in the archive has more than 10000 images/,
   ],
   'more names than an archive may have': [
@@ -116,7 +116,25 @@ const ARCHIVES: Readonly<Record<string, readonly [make: () => Buffer, reply: Reg
   ],
   'one large configuration for all images': [sameConfiguration, /layers length mismatch: expected 0, got 1/],
   'indexes that multiply': [indexesOfIndexes, /the documents of the archive name more than 200000 files/],
-  'a manifest of brackets': [() => tarOf([{ path: 'manifest.json', content: '['.repeat(7 * MIB) }]), /not JSON/],
+  'very many layers that are not there': [
+    () =>
+      manifest(
+        many(60, (image) => ({ Config: 'c', Layers: many(100, (at) => `${image}-${at}`) })),
+        {
+          path: 'c',
+          content: JSON.stringify({ os: 'linux', rootfs: { diff_ids: many(100, (at) => sha256(`${at}`)) } }),
+        },
+      ),
+    /the archive lacks more than 5000 of the layers that it names/,
+  ],
+  'a manifest of objects': [
+    () => tarOf([{ path: 'manifest.json', content: `[${'{},'.repeat(2 * MIB)}{}]` }]),
+    /invalid JSON: more than 100000 members in one array or object/,
+  ],
+  'a manifest of brackets': [
+    () => tarOf([{ path: 'manifest.json', content: '['.repeat(7 * MIB) }]),
+    /exceeded max depth of 64/,
+  ],
   'a manifest that is too large': [
     () => tarOf([{ path: 'manifest.json', content: `["${'x'.repeat(20 * MIB)}"]` }]),
     /holds no images/,

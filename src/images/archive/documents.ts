@@ -5,6 +5,7 @@ import type { PublishedImage } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 import { type ImageManifest, parseManifest, publishedAs } from '../../registry/manifest.js';
 import { parseForeignJson } from '../../text/foreign-json.js';
+import { type JsonLimits, JsonScan } from '../../text/json-scan.js';
 import { isDigest } from '../reference.js';
 import { type ArchiveFiles, badArchive as bad } from './files.js';
 
@@ -33,11 +34,16 @@ export interface Draft {
   readonly parts: ArchivedParts | undefined;
 }
 
-/** Parses a list of images, which may be long. */
+/** A list of images has far less in it than other lists may: more would be refused after it was parsed. */
+const LIST_LIMITS: JsonLimits = { bytes: 8 << 20, depth: 64, values: 300_000, members: 100_000 };
+
+/** Parses a list of images, which may be long. @throws EngineError invalid for what is none, and for a longer one. */
 export function json(bytes: Buffer, what: string): unknown {
   try {
+    new JsonScan(LIST_LIMITS).take(bytes);
     return JSON.parse(bytes.toString('utf8'));
   } catch (error) {
+    if (isEngineError(error)) throw bad(`invalid ${what} in the archive: ${error.message}`, error);
     throw bad(`invalid ${what} in the archive: not JSON`, error);
   }
 }

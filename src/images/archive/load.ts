@@ -66,10 +66,13 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
       ids.push(await loader.load(plan, say));
     }
     const loaded = new Map(plans.map(({ configDigest }, at) => [configDigest, ids[at]]));
+    const parents = new Map<Digest, Digest>();
     for (const [at, plan] of plans.entries()) {
       const [id, parent] = [ids[at], plan.parent && loaded.get(plan.parent)];
-      if (id !== undefined && parent !== undefined) await setParent(deps.images, id, parent);
+      if (id !== undefined && parent !== undefined) parents.set(id, parent);
     }
+    // Once for each image, however often the archive names it: their histories are compared.
+    for (const [id, parent] of parents) await setParent(deps.images, id, parent);
     const last = plans.findLast(({ isFurther }) => !isFurther);
     if ((last?.names.length ?? 0) === 0) for (const id of new Set(ids)) say(`Loaded image ID: ${id}\n`);
   } finally {

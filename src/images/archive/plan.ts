@@ -64,6 +64,8 @@ interface WantedOfIndex {
 const MAX_INDEX_DEPTH = 8;
 /** An archive may have so many names, because each is written to the disk. */
 const MAX_NAMES = 10_000;
+/** So many layers may be missing, for each of which the reason is kept until it is known whether it is needed. */
+const MAX_MISSING = 5000;
 
 /**
  * Returns the images to load. With a platform, images that it cannot run are left out.
@@ -86,18 +88,46 @@ export function planLoad(files: ArchiveFiles, { platform, host, isWhole }: LoadP
     throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
   const indexes = new Set<Digest>();
   const attestations = new Attestations(files);
+  const layers = new Places(files);
   return suitable.map((draft) => {
     const target = draft.published?.target.digest;
     const isFurther = target !== undefined && target !== draft.published?.own && indexes.has(target);
     if (target !== undefined) indexes.add(target);
     const { published, parts } = draft;
     const attestation = isWhole && published && parts ? attestations.of(published) : undefined;
-    return planned(files, { ...draft, ...(isFurther && { names: [] }) }, { isFurther, attestation });
+    return planned(files, layers, { ...draft, ...(isFurther && { names: [] }) }, { isFurther, attestation });
   });
+}
+
+/** Finds layers. What is found of a path is one object, however many images name it: all are sent to another thread. */
+class Places {
+  readonly #found = new Map<string, Outcome>();
+  #missing = 0;
+
+  constructor(private readonly files: ArchiveFiles) {}
+
+  at(path: string): Outcome {
+    const known = this.#found.get(path);
+    if (known) return known;
+    const found = this.#find(path);
+    this.#found.set(path, found);
+    return found;
+  }
+
+  #find(path: string): Outcome {
+    try {
+      return { ok: true, value: this.files.layer(path) };
+    } catch (error) {
+      if (++this.#missing > MAX_MISSING)
+        throw bad(`the archive lacks more than ${MAX_MISSING} of the layers that it names`, error);
+      return failure(error);
+    }
+  }
 }
 
 function planned(
   files: ArchiveFiles,
+  layersOf: Places,
   draft: Draft,
   more: Pick<PlannedImage, 'isFurther' | 'attestation'>,
 ): PlannedImage {
@@ -105,16 +135,8 @@ function planned(
   const [configBytes, configDigest] = [files.document(configPath), files.digest(configPath)];
   if (!configBytes || !configDigest) throw bad(`the archive has no configuration ${JSON.stringify(configPath)}`);
   const diffIds = config.rootfs?.diff_ids ?? [];
-  const places = layers.map((path) => found(files, path));
+  const places = layers.map((path) => layersOf.at(path));
   return { configDigest, configBytes, diffIds, layers: places, names, parent, published, parts, ...more };
-}
-
-function found(files: ArchiveFiles, path: string): Outcome {
-  try {
-    return { ok: true, value: files.layer(path) };
-  } catch (error) {
-    return failure(error);
-  }
 }
 
 interface ManifestItem {
