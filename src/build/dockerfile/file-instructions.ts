@@ -14,6 +14,9 @@ const COPY_FLAGS: readonly (readonly [string, FlagKind])[] = [
   ['exclude', 'texts'],
 ];
 
+/** All inline files of an instruction have so many characters: a Dockerfile is no longer, but may name one often. */
+const MAX_INLINE = 1 << 20;
+
 export function parseRun({ node, common, features }: Source): RunInstruction {
   const known: (readonly [string, FlagKind])[] = [
     ['mount', 'texts'],
@@ -112,11 +115,14 @@ function filesOf(args: readonly string[], node: Node, command: string): SourcesA
   const contents = new Map(node.heredocs.map(({ name, content }) => [name, content]));
   const sources: string[] = [];
   const inlineFiles: InlineFile[] = [];
+  let left = MAX_INLINE;
   for (const source of args.slice(0, -1)) {
     const mark = markOf(source);
     if (mark === undefined) sources.push(source);
     else {
       const content = contents.get(mark.name) ?? '';
+      left -= content.length;
+      if (left < 0) throw new DockerfileError('an instruction names its heredocs too often');
       inlineFiles.push({
         name: mark.name,
         content: mark.chomp ? chompHeredoc(content) : content,

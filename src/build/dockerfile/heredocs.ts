@@ -5,6 +5,9 @@ import { DockerfileError } from './dockerfile-error.js';
 
 export type HeredocMark = Omit<Heredoc, 'content'>;
 
+/** So many of one instruction are read, far more than any has. */
+const MAX_HEREDOCS = 1000;
+const BEGINNING = /^\d*<</;
 const DIGITS = /^\d*$/;
 const LEADING_BLANKS = /^[\t\n\f\r ]+/;
 const OPTIONS = { escape: '\\', keepsUnset: true } as const;
@@ -21,7 +24,10 @@ export function heredocMarks(line: string): HeredocMark[] {
     if (error instanceof DockerfileError) return [];
     throw error;
   }
-  return words.map(heredocMark).filter((mark) => mark !== undefined);
+  const candidates = words.filter((word) => BEGINNING.test(word));
+  if (candidates.length > MAX_HEREDOCS)
+    throw new DockerfileError(`an instruction has more than ${MAX_HEREDOCS} heredocs`);
+  return candidates.map(heredocMark).filter((mark) => mark !== undefined);
 }
 
 /** Returns undefined when the word is no heredoc. @throws DockerfileError without lines about the name. */

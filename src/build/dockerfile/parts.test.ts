@@ -106,6 +106,16 @@ describe('what one instruction may ask for', () => {
     });
   }
 
+  it('is limited: heredocs, and how often it names one', () => {
+    const run = (count: number): string => `FROM scratch\nRUN ${words(count, () => '<<a')}\n${'a\n'.repeat(count)}`;
+    assert.equal(parseDockerfile(run(1000)).stages[0]?.instructions.length, 1);
+    assert.throws(() => parseDockerfile(run(1001)), /an instruction has more than 1000 heredocs/);
+    const copy = (length: number): string =>
+      `FROM scratch\nCOPY ${words(9, () => '<<-a')} /\n${'a\n'.repeat(8)}${'\tx\n'.repeat(length)}a\n`;
+    assert.equal(parseDockerfile(copy(30_000)).stages[0]?.instructions.length, 1);
+    assert.throws(() => parseDockerfile(copy(40_000)), /an instruction names its heredocs too often/);
+  });
+
   it('is limited: variables that stages take over, also where nothing is built', () => {
     const stages = lines(40, (at) => `FROM s${at} AS s${at + 1}\n`);
     const text = `FROM scratch AS s0\nENV ${words(8_000, (at) => `a${at}=b`)}\n${stages}`;
