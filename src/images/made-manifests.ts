@@ -13,13 +13,7 @@ import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { digestOf } from '../registry/client.js';
 import type { KeptContent } from '../registry/kept-content.js';
-import {
-  layerType,
-  PUSHED_LAYER_LEVEL,
-  PUSHED_LAYER_TYPE,
-  type PushedBlob,
-  writeManifest,
-} from '../registry/manifest-writer.js';
+import { layerType, PUSHED_LAYER_TYPE, type PushedBlob, writeManifest } from '../registry/manifest-writer.js';
 import { KeyedLock } from '../storage/keyed-lock.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { platformsOf } from './platform.js';
@@ -166,7 +160,7 @@ export class MadeManifests {
     const { close, ...tar } = layers.openTar(chainId);
     const path = join(tmpDir, `made-layer-${randomUUID()}`);
     try {
-      const form = { compression: 'gzip', level: PUSHED_LAYER_LEVEL, epoch: undefined, path } as const;
+      const form = { compression: 'gzip', level: undefined, epoch: undefined, path } as const;
       const { digest, sizeBytes } = await pool.run('compress-layer', { ...tar, ...form });
       const blob = { digest, sizeBytes, mediaType: layerType('oci', PUSHED_LAYER_TYPE) };
       await kept.writeLayer(blob, diffId, path);

@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import { readSync } from 'node:fs';
 import { dataLoss } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
-import { PUSHED_LAYER_LEVEL } from '../registry/manifest-writer.js';
-import { type AssembleInput, assembleTar } from '../storage/tar/assemble.js';
+import { type AssembleInput, assembleTar, sharedChunk } from '../storage/tar/assemble.js';
 import { bufferDied } from './buffer-collector.js';
+import { deflaterFor } from './deflate-part.js';
 import { gzipInParts } from './gzip-parts.js';
 
 /** The files of a layer, of which a blob is made. */
@@ -101,7 +101,7 @@ class CompressedLayer extends HashedBlob implements SentBlob {
   }
 
   async *bytes(): Bytes {
-    for await (const chunk of gzipInParts(this.#tar(), PUSHED_LAYER_LEVEL)) {
+    for await (const chunk of gzipInParts(this.#tar(), deflaterFor(undefined))) {
       this.count(chunk);
       yield chunk;
     }
@@ -112,11 +112,10 @@ class CompressedLayer extends HashedBlob implements SentBlob {
     const { diffId } = this.content;
     const hash = createHash('sha256');
     let tarBytes = 0;
-    for (const chunk of assembleTar(this.content)) {
+    for (const chunk of assembleTar(this.content, sharedChunk())) {
       hash.update(chunk);
       tarBytes += chunk.length;
       yield chunk;
-      bufferDied(chunk.length);
       this.onBytes(tarBytes);
     }
     if (`sha256:${hash.digest('hex')}` !== diffId)

@@ -7,6 +7,8 @@ import * as zlib from 'node:zlib';
 import { dataLoss, notImplemented } from '../../errors/engine-error.js';
 import type { Digest } from '../../ports/storage.js';
 import { type AssembleInput, assembleTar } from '../../storage/tar/assemble.js';
+import { deflaterFor } from '../../workers/deflate-part.js';
+import { gzipInParts } from '../../workers/gzip-parts.js';
 import { clampTimes } from './clamp-times.js';
 
 export type Compression = 'gzip' | 'zstd' | 'uncompressed';
@@ -38,19 +40,17 @@ export async function compressLayer(input: CompressLayerInput): Promise<LayerFil
   const final = createHash('sha256');
   const tar = epoch === undefined ? whole : counted(clampTimes(whole, epoch), final);
   const blob = new BlobCounter();
-  const compressor = compressorOf(compression, level);
+  const chunks = compression === 'gzip' ? gzipInParts(tar, deflaterFor(level && Math.min(level, 9))) : tar;
+  const source = Readable.from(chunks, { highWaterMark: 2 });
   const target = createWriteStream(path, { flags: 'wx', mode: 0o600 });
-  const source = Readable.from(tar, { highWaterMark: 2 });
-  await (compressor ? pipeline(source, compressor, blob, target) : pipeline(source, blob, target));
+  await (compression === 'zstd' ? pipeline(source, zstd(level), blob, target) : pipeline(source, blob, target));
   if (digestOf(original) !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
   return { digest: blob.digest, sizeBytes: blob.sizeBytes, diffId: epoch === undefined ? diffId : digestOf(final) };
 }
 
 type ZstdMaker = (options?: { readonly params: Readonly<Record<number, number>> }) => Transform;
 
-function compressorOf(compression: Compression, level: number | undefined): Transform | undefined {
-  if (compression === 'uncompressed') return undefined;
-  if (compression === 'gzip') return zlib.createGzip(level === undefined ? {} : { level: Math.min(level, 9) });
+function zstd(level: number | undefined): Transform {
   // Node has it since 22.15.
   const maker = Reflect.get(zlib, 'createZstdCompress') as ZstdMaker | undefined;
   if (maker === undefined)

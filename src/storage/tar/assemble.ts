@@ -10,20 +10,32 @@ import { blockBytes, checkMagic, readBlock, splitDamaged, type SplitRecord } fro
 const CHUNK_BYTES = 256 * 1024;
 const OPEN = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
+/** Returns the memory of the next chunk. */
+type ChunkMemory = () => Buffer;
+
+const newChunk: ChunkMemory = () => Buffer.allocUnsafeSlow(CHUNK_BYTES);
+
+/** The same memory for every chunk, for those who are done with one when they ask for the next. */
+export function sharedChunk(): ChunkMemory {
+  const chunk = newChunk();
+  return () => chunk;
+}
+
 export interface AssembleInput {
   readonly diffDir: string;
   readonly tarSplitPath: string;
 }
 
 /**
- * Returns the tar's bytes in order, in chunks of 256 KiB except the last. Each chunk has its own memory. Descriptors
- * are closed when the iteration ends, however it ends.
+ * Returns the tar's bytes in order, in chunks of 256 KiB except the last. Descriptors are closed when the iteration
+ * ends, however it ends.
+ * @param memory of the chunks: each has its own, if it is left out.
  * @throws EngineError data-loss when files or tar-split data are missing or damaged. If content was changed without a
  * change of its length, only the digest shows it, which the caller must check.
  */
-export function* assembleTar({ diffDir, tarSplitPath }: AssembleInput): Generator<Buffer> {
+export function* assembleTar({ diffDir, tarSplitPath }: AssembleInput, memory = newChunk): Generator<Buffer> {
   const contents = new Contents(diffDir, tarSplitPath);
-  let chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+  let chunk = memory();
   let used = 0;
   let tarBytes = 0;
   let isComplete = false;
@@ -41,7 +53,7 @@ export function* assembleTar({ diffDir, tarSplitPath }: AssembleInput): Generato
         tarBytes += count;
         if (used < CHUNK_BYTES) continue;
         yield chunk;
-        chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+        chunk = memory();
         used = 0;
       }
     } finally {
