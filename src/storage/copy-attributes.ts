@@ -6,7 +6,7 @@ import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSy
 import { makeDevice, makeFifo, makeSocket, setOpenFileTimes, setTimes } from '../sys/files/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
 import { fsPath } from './byte-path.js';
-import { copyInMemory, copySmall, type Look, lookOf } from './copy-regular.js';
+import { copyPassing, copySmall, type Look, lookOf } from './copy-regular.js';
 
 const NS_PER_S = 1_000_000_000n;
 
@@ -103,14 +103,15 @@ export function copySmallFile(
   });
 }
 
-/**
- * Copies anything but a directory to a free name; shares the blocks if the file system can.
- * @param isPassing the original is deleted afterwards (see `copyInMemory`).
- */
-export function copyInode(from: string, stat: BigIntStats, to: string, isPassing = false): void {
+/** Does what `copyInode` does with an entry that is deleted afterwards, and that nobody else knows. */
+export function copyPassingInode(from: string, stat: BigIntStats, to: string): void {
+  if (!copyPassing(from, stat, to, (fd) => setOpenRest(readAttributes(from, stat), to, fd))) copyInode(from, stat, to);
+}
+
+/** Copies anything but a directory to a free name; shares the blocks if the file system can. */
+export function copyInode(from: string, stat: BigIntStats, to: string): void {
   const target = fsPath(to);
   if (stat.isFile()) {
-    if (isPassing && copyInMemory(from, stat, to, (fd) => setOpenRest(readAttributes(from, stat), to, fd))) return;
     if (copySmallFile(from, stat, to, lookOf(stat))) return;
     const attributes = readAttributes(from, stat);
     copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);

@@ -67,22 +67,20 @@ export function copySmall(
 }
 
 /**
- * Does the same for a file that is in memory only and is deleted when it was copied. To share its blocks would write it
- * to the disk at once, and wait for that, file by file. Returns false when nothing was made: for all other files.
+ * Does the same for a file that nobody else knows and that is deleted when it was copied. To share the blocks of one
+ * that is in memory only would write it to the disk at once, and wait for that, file by file: such a file is written
+ * again. Returns false when nothing was made: for large files and all that is no file.
  */
-export function copyInMemory(from: string, stat: BigIntStats, to: string, finish: (fd: number) => void): boolean {
+export function copyPassing(from: string, stat: BigIntStats, to: string, finish: (fd: number) => void): boolean {
   if (!stat.isFile() || stat.size > BigInt(IN_MEMORY_BYTES)) return false;
+  const look = lookOf(stat);
   const source = openSync(fsPath(from), READ);
   try {
-    if (!isInMemoryOnly(source)) return false;
-    const look = lookOf(stat);
     const target = openSync(fsPath(to), CREATE, look.mode & PERMISSIONS);
     try {
-      for (let at = 0, bytes = content.length; bytes === content.length; at += bytes) {
-        bytes = readSync(source, content, 0, content.length, at);
-        writeWhole(target, bytes);
-      }
-      dress(target, look, fstatSync(target));
+      const made = fstatSync(target);
+      if (isInMemoryOnly(source) || !share(source, target, stat.dev, made.dev)) writeFrom(source, target);
+      dress(target, look, made);
       finish(target);
     } finally {
       closeSync(target);
@@ -90,6 +88,13 @@ export function copyInMemory(from: string, stat: BigIntStats, to: string, finish
     return true;
   } finally {
     closeSync(source);
+  }
+}
+
+function writeFrom(source: number, target: number): void {
+  for (let at = 0, bytes = content.length; bytes === content.length; at += bytes) {
+    bytes = readSync(source, content, 0, content.length, at);
+    writeWhole(target, bytes);
   }
 }
 

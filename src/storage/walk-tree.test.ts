@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
-import { walkTree } from './walk-tree.js';
+import { walkOwnTree, walkTree } from './walk-tree.js';
 
 const temp = mkdtempSync(join(tmpdir(), 'walk-'));
 const root = join(temp, 'root');
@@ -25,6 +25,10 @@ test('a walk visits directories first and names in the order of their bytes, and
     [...walkTree(root)].map(({ path }) => path),
     ['B', 'a', 'a/b', 'a/b/file', 'a/z', 'a.x'],
   );
+  // A link to a directory is not entered.
+  symlinkSync('a', join(root, 'link'));
+  const seenBy = (walk: typeof walkOwnTree): unknown => [...walk(root)].map(({ path, stat }) => [path, stat.ino]);
+  assert.deepEqual(seenBy(walkOwnTree), seenBy(walkTree));
   for (const { path } of walkTree(root)) if (path === 'a/b/file') break;
   assert.equal(openFiles(), before);
 });

@@ -54,6 +54,28 @@ export function* walkTree(root: string, enters: (stat: BigIntStats) => boolean =
   }
 }
 
+/**
+ * Returns the same of a tree that nobody else knows, and so nobody changes: entries are found by their plain paths,
+ * which takes the system half as long.
+ */
+export function* walkOwnTree(root: string): Generator<WalkedEntry> {
+  const namesIn = (at: string): string[] => readdirSync(fsPath(at), 'latin1').sort().reverse();
+  const levels = [{ prefix: '', names: namesIn(root) }];
+  for (let level = levels.at(-1); level; level = levels.at(-1)) {
+    const name = level.names.pop();
+    if (name === undefined) {
+      levels.pop();
+      continue;
+    }
+    const path = level.prefix + name;
+    const at = `${root}/${path}`;
+    const stat = statOf(at);
+    if (!stat) continue;
+    yield { path, at, stat };
+    if (stat.isDirectory()) levels.push({ prefix: `${path}/`, names: namesIn(at) });
+  }
+}
+
 function openLevel(at: string, prefix: string): Level {
   const fd = openSync(fsPath(at), OPEN_DIRECTORY);
   try {

@@ -52,6 +52,8 @@ const SOCKET = 0o140000;
 // Two struct timespec of two 64 bit little-endian words: access time, modification time.
 const times = Buffer.alloc(32);
 
+const map = Buffer.alloc(FIEMAP_BYTES + FIEMAP_EXTENT_BYTES);
+
 function fillTimes(seconds: number, nanoseconds: number): Buffer {
   const low = seconds >>> 0;
   const high = Math.floor(seconds / 0x1_0000_0000);
@@ -116,7 +118,7 @@ export function shareContent(targetFd: number, sourceFd: number): boolean {
  * written to the disk. False where the file system does not tell.
  */
 export function isInMemoryOnly(fd: number): boolean {
-  const map = Buffer.alloc(FIEMAP_BYTES + FIEMAP_EXTENT_BYTES);
+  map.fill(0);
   map.writeBigUInt64LE(0xffff_ffff_ffff_ffffn, FIEMAP_LENGTH_AT);
   map.writeUInt32LE(1, EXTENT_COUNT_AT);
   if (ioctl(fd, FS_IOC_FIEMAP, map) < 0 || map.readUInt32LE(MAPPED_EXTENTS_AT) === 0) return false;

@@ -1,5 +1,6 @@
 /** Worker tasks of the driver `btrfs`: all that waits for the disk. */
 import { chownSync, chmodSync, existsSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import type { BigIntStats } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Owner } from '../../../ports/id-maps.js';
 import { ensureQuota, limitOf, referencedBytes, setLimit } from '../../../sys/btrfs/quota-groups.js';
@@ -15,7 +16,6 @@ import { toBytePath } from '../../byte-path.js';
 import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
-import { walkTree } from '../../walk-tree.js';
 import { TREE } from '../whole-tree.js';
 import { LIMIT, OWN } from './places.js';
 
@@ -39,29 +39,39 @@ export function sealLayer({ difference, parent, tree }: SealInput): void {
   if (parent === undefined) renameSync(difference, tree);
   else {
     snapshotOf(parent, tree);
-    noteOwn(difference, dirname(tree));
-    applyDifference(toBytePath(difference), toBytePath(tree), true);
+    const own = isSubvolume(difference) ? new BlockSum() : undefined;
+    applyDifference(toBytePath(difference), toBytePath(tree), (stat) => own?.add(stat));
+    noteOwn(own, dirname(tree));
     if (!deleteSubvolume(difference)) rmSync(difference, { recursive: true });
   }
   setReadOnly(tree, true);
 }
 
 /**
- * Writes down how much a layer has alone, while its entries are apart from those below. The tree does not tell: of
- * blocks that it shares with the difference, it has the age, and they may be older than the snapshot. The files tell
- * it, as they count what is still in memory, too.
+ * Adds up how much a layer has alone, while its entries are apart from those below. The tree does not tell: of blocks
+ * that it shares with the difference, it has the age, and they may be older than the snapshot. The files tell it, as
+ * they count what is still in memory, too.
  */
-function noteOwn(difference: string, directory: string): void {
+class BlockSum {
+  readonly #linked = new Set<bigint>();
+  #blocks = 0n;
+
+  add({ ino, nlink, blocks }: BigIntStats): void {
+    if (nlink > 1n && this.#linked.has(ino)) return;
+    this.#blocks += blocks;
+    if (nlink > 1n) this.#linked.add(ino);
+  }
+
+  get bytes(): bigint {
+    return this.#blocks * BLOCK_BYTES;
+  }
+}
+
+/** Writes down how much a layer has alone. */
+function noteOwn(own: BlockSum | undefined, directory: string): void {
   const link = join(directory, OWN);
   rmSync(link, { force: true });
-  if (!isSubvolume(difference)) return;
-  const counted = new Set<bigint>();
-  let blocks = 0n;
-  for (const { stat } of walkTree(toBytePath(difference))) {
-    if (!counted.has(stat.ino)) blocks += stat.blocks;
-    if (stat.nlink > 1n) counted.add(stat.ino);
-  }
-  symlinkSync(String(blocks * BLOCK_BYTES), link);
+  if (own) symlinkSync(String(own.bytes), link);
 }
 
 function snapshotOf(layer: string, tree: string): void {
