@@ -217,20 +217,19 @@ describe('on btrfs', { skip: reason }, () => {
   });
 
   test('df agrees with the file system, and fsck finds nothing', async () => {
-    const used = (): number => {
-      execFileSync('sync', ['-f', disk.path]);
-      const { blocks, bfree, bsize } = statfsSync(disk.path);
-      return (blocks - bfree) * bsize;
+    const deleted = async (): Promise<void> => {
+      await waitFor('the trash to be empty', () => readdirSync(join(data, 'btrfs/trash')).length === 0);
+      await waitFor('the kernel to have freed what was in it', () => disk.isCleaned());
     };
     const size = async (): Promise<number> =>
       (await callJson<DiskUsage>(engine.socketPath, 'GET', '/system/df')).DataRoot.Size;
-    await waitFor('the trash to be empty', () => readdirSync(join(data, 'btrfs/trash')).length === 0);
-    const [usedBefore, sizeBefore] = [used(), await size()];
+    await deleted();
+    const [usedBefore, sizeBefore] = [disk.dataBytes(), await size()];
     await shell('large', 'dd if=/dev/urandom of=/large bs=1M count=50 2>/dev/null');
     await engineOk(engine, ['commit', 'large', 'large:1']);
     // The difference that the commit was made of shares its blocks with the container.
-    await waitFor('the trash to be empty', () => readdirSync(join(data, 'btrfs/trash')).length === 0);
-    const [usedAfter, sizeAfter] = [used(), await size()];
+    await deleted();
+    const [usedAfter, sizeAfter] = [disk.dataBytes(), await size()];
     assertWithin(sizeAfter - sizeBefore, usedAfter - usedBefore, 0.01, 'a container and its commit');
     assert.deepEqual((await fsck()).findings, []);
   });

@@ -24,6 +24,13 @@ export class BtrfsDisk {
     return Number(/^Data, single: total=\d+, used=(\d+)$/m.exec(told)?.[1]);
   }
 
+  /** Tells whether the kernel has gone through all subvolumes that were deleted: until then, their extents count. */
+  isCleaned(): boolean {
+    // A sync wakes the one that does it.
+    execFileSync('btrfs', ['filesystem', 'sync', this.path], { stdio: 'pipe' });
+    return execFileSync('btrfs', ['subvolume', 'list', '-d', this.path], { encoding: 'utf8' }) === '';
+  }
+
   remove(): void {
     execFileSync('umount', ['-l', this.path]);
     rmSync(this.#directory, { recursive: true });
