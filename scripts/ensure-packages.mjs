@@ -15,8 +15,8 @@ export const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const POLICY = '/usr/sbin/policy-rc.d';
 
 /**
- * Program -> Debian package. What the daemon runs is one list, which `engined check` reads, too. `a | b` is the first
- * one that this release has, as in the dependencies of Debian: a program may have moved to another package.
+ * Program or library -> Debian package. What the daemon uses is one list, which `engined check` reads, too. `a | b` is
+ * the first one that this release has, as in the dependencies of Debian: a program may have moved to another package.
  */
 const REQUIREMENTS = JSON.parse(readFileSync(join(ROOT, 'packaging', 'requirements.json'), 'utf8'));
 const needed = (isWanted) =>
@@ -73,7 +73,12 @@ export function findProgram(name) {
   return undefined;
 }
 
+/** Where the linker looks without being told, on Debian and others. */
+const TRIPLETS = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
+const LIBRARY_DIRS = ['/usr/local/lib', `/usr/lib/${TRIPLETS[process.arch]}`, '/usr/lib64', '/usr/lib'];
+
 function isPresent(program) {
+  if (program.includes('.so.')) return LIBRARY_DIRS.some((dir) => existsSync(join(dir, program)));
   const path = findProgram(program);
   if (path === undefined) return false;
   // Images are made from busybox: only the static one runs in an image that has no libraries.

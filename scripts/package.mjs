@@ -50,6 +50,7 @@ const NEEDS = new Map([
   ['nftables', 'Recommends'],
   ['apparmor', 'Recommends'],
   ['init', 'Recommends'],
+  ['library', 'Recommends'],
   ['rootless', 'Suggests'],
   ['fuse-overlayfs', 'Suggests'],
   ['optional', 'Suggests'],

@@ -25,7 +25,7 @@ const PACKAGES = [
   // The daemon of an ordinary user, and a systemd of the user.
   ...['rootlesskit', 'slirp4netns', 'uidmap', 'passwd', 'dbus-user-session', 'libpam-systemd'],
   // The quickstart needs these, too.
-  ...['docker-registry', 'fuse-overlayfs', 'bzip2', 'git'],
+  ...['docker-registry', 'fuse-overlayfs', 'bzip2', 'git', 'libisal2'],
 ];
 /** The disk's driver and its file system are modules; everything else is found once that is mounted. */
 const BOOT_MODULES = ['virtio_pci', 'virtio_blk', 'ext4'];

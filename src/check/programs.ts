@@ -4,6 +4,7 @@ import type { Config } from '../config/config.js';
 import { chosenBackend } from '../network/firewall-backends.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 import { STORAGE_DRIVERS } from '../storage/drivers/index.js';
+import { isal } from '../sys/ffi/isal.js';
 import { isOnPath } from '../sys/process/on-path.js';
 import { type Row, row } from './row.js';
 
@@ -12,7 +13,7 @@ type Requirement = (typeof requirements)[number];
 /** Any of these programs can be the init of `docker run --init`. */
 const INITS = ['docker-init', 'tini-static', 'tini'];
 /** Without these the daemon starts and runs containers. */
-const SPARE = new Set(['optional', 'init', 'apparmor', 'rootless']);
+const SPARE = new Set(['optional', 'init', 'apparmor', 'rootless', 'library']);
 
 export function programRows(config: Config, facts: Pick<HostFacts, 'apparmor'>): Row[] {
   const missing = requirements.filter((requirement) => isMissing(requirement, config, facts));
@@ -44,5 +45,7 @@ function isMissing({ program, need }: Requirement, config: Config, facts: Pick<H
     if (need !== chosenBackend(config.firewallBackend)) return false;
   }
   if (need === 'init') return config.initPath === '' && !INITS.some(isOnPath);
+  // There is only one.
+  if (need === 'library') return isal() === undefined;
   return !isOnPath(program);
 }

@@ -4,7 +4,12 @@ import { createHash, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { isEngineError } from '../errors/engine-error.js';
+import { inflaters } from '../sys/ffi/inflaters.js';
 import { createDecompressor, decompressed, type DecompressorOptions } from './decompress.js';
+
+/** Each way to inflate gzip, and the only one for what is something else. */
+const waysOf = (form: string): readonly DecompressorOptions[] =>
+  form.includes('gzip') ? [...inflaters(), 'stream' as const].map((gzip) => ({ gzip })) : [{}];
 
 // Half of it compresses, half does not.
 const plain = Buffer.concat(
@@ -38,9 +43,9 @@ async function* portions(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
   }
 }
 
-async function pulled(bytes: Buffer, size: number): Promise<Buffer> {
+async function pulled(bytes: Buffer, size: number, options: DecompressorOptions = {}): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  for await (const chunk of decompressed(portions(bytes, size))) chunks.push(Buffer.from(chunk));
+  for await (const chunk of decompressed(portions(bytes, size), options)) chunks.push(Buffer.from(chunk));
   return Buffer.concat(chunks);
 }
 
@@ -60,8 +65,10 @@ test('every form, pulled and pushed, in portions of any size', async () => {
   for (const [form, bytes] of Object.entries(forms)) {
     for (const size of [3, 1000, bytes.length]) {
       if (size === 3 && bytes.length > 20_000) continue;
-      assert.ok((await pulled(bytes, size)).equals(plain), `${form} pulled by ${size}`);
-      assert.ok((await pushed(bytes, size)).equals(plain), `${form} pushed by ${size}`);
+      for (const [at, ways] of waysOf(form).entries()) {
+        assert.ok((await pulled(bytes, size, ways)).equals(plain), `${form} pulled by ${size}, way ${at}`);
+        assert.ok((await pushed(bytes, size, ways)).equals(plain), `${form} pushed by ${size}, way ${at}`);
+      }
     }
   }
 });
@@ -72,7 +79,12 @@ test('input that fills its buffers many times', async () => {
     gzip: gzipSync(large, { level: 1 }),
     xz: execFileSync('xz', ['-0c'], { input: large, maxBuffer: 1 << 26 }),
   };
-  for (const [form, bytes] of Object.entries(forms)) assert.ok((await pushed(bytes, 70_000)).equals(large), form);
+  for (const [form, bytes] of Object.entries(forms)) {
+    for (const options of waysOf(form)) {
+      assert.ok((await pushed(bytes, 70_000, options)).equals(large), form);
+      assert.ok((await pulled(bytes, 70_000, options)).equals(large), form);
+    }
+  }
 });
 
 test('the last piece is extracted, however soon the end follows', async () => {
@@ -82,7 +94,10 @@ test('the last piece is extracted, however soon the end follows', async () => {
       const bytes = execFileSync(form, ['-c'], { input: content });
       // Zeros behind a gzip stream are padding, which ends it at once.
       for (const whole of form === 'gzip' ? [bytes, Buffer.concat([bytes, Buffer.alloc(8)])] : [bytes]) {
-        assert.ok((await pushed(whole, whole.length)).equals(content), `${length} bytes of ${form}`);
+        for (const options of waysOf(form)) {
+          assert.ok((await pushed(whole, whole.length, options)).equals(content), `${length} bytes of ${form}`);
+          assert.ok((await pulled(whole, whole.length, options)).equals(content), `${length} bytes of ${form}`);
+        }
       }
     }
   }
@@ -96,8 +111,10 @@ test('what is cut off or damaged is data loss', async () => {
     const damaged = Buffer.from(bytes);
     damaged.fill(0xa5, Math.floor(bytes.length / 2), Math.floor(bytes.length / 2) + 40);
     for (const bad of [cut, damaged]) {
-      for (const read of [pulled, pushed])
-        await assert.rejects(read(bad, 1000), (error) => isEngineError(error, 'data-loss'), form);
+      for (const read of [pulled, pushed]) {
+        for (const options of waysOf(form))
+          await assert.rejects(read(bad, 1000, options), (error) => isEngineError(error, 'data-loss'), form);
+      }
     }
   }
 });
@@ -105,6 +122,37 @@ test('what is cut off or damaged is data loss', async () => {
 test('the sum of a gzip stream is checked, unless a digest tells what is damaged', async () => {
   const bytes = gzipSync(plain);
   bytes.writeUInt32LE((bytes.readUInt32LE(bytes.length - 8) ^ 1) >>> 0, bytes.length - 8);
-  await assert.rejects(pushed(bytes, 1000), (error) => isEngineError(error, 'data-loss'));
-  assert.ok((await pushed(bytes, 1000, { hasDigest: true })).equals(plain));
+  for (const options of inflaters().map((gzip) => ({ gzip }))) {
+    await assert.rejects(pushed(bytes, 1000, options), (error) => isEngineError(error, 'data-loss'));
+    await assert.rejects(pulled(bytes, 1000, options), (error) => isEngineError(error, 'data-loss'));
+    assert.ok((await pushed(bytes, 1000, { ...options, hasDigest: true })).equals(plain));
+  }
+});
+
+test('a little gzip that is much is lent a piece at a time, and given up when nobody wants more', async () => {
+  const bytes = gzipSync(Buffer.alloc(8 << 20));
+  for (const options of inflaters().map((gzip) => ({ gzip }))) {
+    let count = 0;
+    let longest = 0;
+    for await (const piece of decompressed(portions(bytes, bytes.length), options)) {
+      count += piece.length;
+      longest = Math.max(longest, piece.length);
+    }
+    assert.deepEqual([count, longest], [8 << 20, 256 << 10]);
+    for await (const piece of decompressed(portions(bytes, bytes.length), options)) {
+      if (piece.length > 0) break;
+    }
+    count = 0;
+    const stop = new Error('enough');
+    const decompressor = createDecompressor((piece) => {
+      count += piece.length;
+      if (count > 4 << 20) throw stop;
+    }, options);
+    await assert.rejects(async () => {
+      await decompressor.write(bytes);
+      await decompressor.end();
+    }, isEngineError);
+    decompressor.destroy();
+    assert.ok(count < 5 << 20);
+  }
 });

@@ -4,10 +4,12 @@ import { type Duplex, pipeline, Readable, type TransformOptions } from 'node:str
 import { createGunzip, type ZlibOptions } from 'node:zlib';
 import { Decompress as ZstdDecompress } from 'fzstd';
 import { dataLoss, isEngineError, messageOf } from '../errors/engine-error.js';
-import { canInflate } from '../sys/ffi/inflater.js';
+import type { MakeInflater } from '../sys/ffi/inflater.js';
+import { inflaters } from '../sys/ffi/inflaters.js';
 import { bufferDied } from './buffer-collector.js';
 import { filterProcess } from './filter-process.js';
 import { Gunzip } from './gunzip.js';
+import { gunzipped } from './gunzipped.js';
 
 /** Takes compressed bytes in order and hands plain ones to the consumer given to `createDecompressor`. */
 export interface Decompressor {
@@ -28,6 +30,8 @@ type Consumer = (chunk: Buffer) => void;
 export interface DecompressorOptions {
   /** If true, the plain bytes are checked by a digest, so that the sum in a gzip stream is not made. */
   readonly hasDigest?: boolean;
+  /** How gzip is inflated; else as it is fastest on this machine. */
+  readonly gzip?: MakeInflater | 'stream' | undefined;
 }
 
 /** Size of output buffers: large ones make few trips between the threads that inflate and the one that extracts. */
@@ -70,8 +74,14 @@ function isZstd(head: Uint8Array): boolean {
   );
 }
 
-function decompressorFor(head: Uint8Array, consumer: Consumer, hasDigest: boolean): Decompressor {
-  if (isGzip(head) && canInflate()) return new Gunzip(consumer, hasDigest, damaged);
+/** Makes what inflates data with this beginning; undefined if that is no gzip, or a stream's task. */
+function inflaterFor(head: Uint8Array, { hasDigest = false, gzip = inflaters()[0] }: DecompressorOptions) {
+  return isGzip(head) && gzip !== undefined && gzip !== 'stream' ? gzip(hasDigest) : undefined;
+}
+
+function decompressorFor(head: Uint8Array, consumer: Consumer, options: DecompressorOptions): Decompressor {
+  const inflater = inflaterFor(head, options);
+  if (inflater) return new Gunzip(consumer, inflater, damaged);
   const stream = streamFor(head);
   if (stream) return through(stream, consumer);
   return isZstd(head) ? zstd(consumer) : plain(consumer);
@@ -91,7 +101,10 @@ export function isCompressed(head: Uint8Array): boolean {
  * Returns the plain bytes of a source that may be compressed, as fast as they are taken. Each chunk of either is lent
  * until the next one is asked for. Throws `data-loss` for a damaged source.
  */
-export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+export async function* decompressed(
+  source: AsyncIterable<Buffer>,
+  options: DecompressorOptions = {},
+): AsyncGenerator<Buffer> {
   const iterator = source[Symbol.asyncIterator]();
   let head = Buffer.alloc(0);
   while (head.length < MAGIC_BYTES) {
@@ -100,12 +113,12 @@ export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerat
     head = Buffer.concat([head, next.value]);
   }
   const whole = prefixed(head, iterator);
-  const stream = streamFor(head);
-  if (stream) {
-    // A failure at either end destroys both, and is thrown by the iteration.
-    pipeline(Readable.from(copies(whole)), stream, () => undefined);
+  const inflater = inflaterFor(head, options);
+  const stream = inflater ? undefined : streamFor(head);
+  const inflated = inflater ? gunzipped(whole, inflater) : stream && streamed(whole, stream);
+  if (inflated) {
     try {
-      yield* stream as AsyncIterable<Buffer>;
+      yield* inflated;
     } catch (error) {
       throw damaged(error);
     }
@@ -129,6 +142,12 @@ export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerat
   yield* pieces;
 }
 
+function streamed(source: AsyncIterable<Buffer>, stream: Duplex): AsyncIterable<Buffer> {
+  // A failure at either end destroys both, and is thrown by the iteration.
+  pipeline(Readable.from(copies(source)), stream, () => undefined);
+  return stream;
+}
+
 /** A stream asks for more while it has what it got. */
 async function* copies(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   for await (const chunk of source) yield Buffer.from(chunk);
@@ -140,11 +159,11 @@ async function* prefixed(head: Buffer, rest: AsyncIterator<Buffer>): AsyncGenera
 }
 
 /** Makes a decompressor for gzip, zstd, bzip2, xz or plain bytes; the first bytes decide. */
-export function createDecompressor(consumer: Consumer, { hasDigest = false }: DecompressorOptions = {}): Decompressor {
+export function createDecompressor(consumer: Consumer, options: DecompressorOptions = {}): Decompressor {
   let head = Buffer.alloc(0);
   let inner: Decompressor | undefined;
   const decide = async (): Promise<Decompressor> => {
-    inner = decompressorFor(head, consumer, hasDigest);
+    inner = decompressorFor(head, consumer, options);
     await inner.write(head);
     return inner;
   };

@@ -2,7 +2,7 @@
  * Inflates a gzip stream piece by piece in another thread, while this one extracts the piece before. Four buffers are
  * used again and again: two are filled with input and inflated by turns, and two with output.
  */
-import { Inflater } from '../sys/ffi/inflater.js';
+import type { Inflater } from '../sys/ffi/inflater.js';
 
 /** Large buffers make few trips between the thread that inflates and the one that extracts. */
 const BUFFER_BYTES = 256 << 10;
@@ -27,12 +27,12 @@ export class Gunzip {
   #isPadding = false;
 
   /**
-   * @param hasDigest as for `Inflater`.
+   * @param inflater is freed at the end.
    * @param failed makes the error for damaged data, and for what the consumer throws.
    */
-  constructor(consumer: (chunk: Buffer) => void, hasDigest: boolean, failed: (error: unknown) => Error) {
+  constructor(consumer: (chunk: Buffer) => void, inflater: Inflater, failed: (error: unknown) => Error) {
     this.#consumer = consumer;
-    this.#inflater = new Inflater(hasDigest);
+    this.#inflater = inflater;
     this.#failed = failed;
   }
 

@@ -1,58 +1,4 @@
-/**
- * Inflates gzip with the zlib that is in the process, in threads of libuv. Node's own stream makes a buffer for each
- * piece of output, which is faulted in, collected and unmapped again; here the caller gives one, and uses it again.
- */
-import { internal } from '../../errors/engine-error.js';
-import { libc } from './libc.js';
-
-// zlib.h: struct z_stream, on machines of 64 bits
-const STREAM_BYTES = 112;
-const NEXT_IN_AT = 0;
-const AVAIL_IN_AT = 8;
-const NEXT_OUT_AT = 24;
-const AVAIL_OUT_AT = 32;
-const Z_NO_FLUSH = 0;
-const Z_OK = 0;
-const Z_STREAM_END = 1;
-const Z_MEM_ERROR = -4;
-const Z_BUF_ERROR = -5;
-/** The largest window, and the header and trailer of gzip around it. */
-const GZIP_WINDOW_BITS = 15 + 16;
-/** Only its first digit is compared. */
-const VERSION = '1.2.11';
-
-interface Functions {
-  readonly init: (stream: Buffer, windowBits: number, version: string, bytes: number) => number;
-  readonly validate: (stream: Buffer, isWanted: number) => number;
-  readonly inflate: (stream: Buffer, flush: number) => Promise<number>;
-  readonly reset: (stream: Buffer) => number;
-  readonly end: (stream: Buffer) => number;
-}
-
-let functions: Functions | undefined;
-let isMissing = false;
-
-function load(): Functions {
-  return (functions ??= {
-    init: libc.func('int inflateInit2_(void *stream, int windowBits, const char *version, int bytes)'),
-    validate: libc.func('int inflateValidate(void *stream, int isWanted)'),
-    inflate: libc.pooled('int inflate(void *stream, int flush)'),
-    reset: libc.func('int inflateReset(void *stream)'),
-    end: libc.func('int inflateEnd(void *stream)'),
-  });
-}
-
-/** False where Node keeps its zlib for itself. */
-export function canInflate(): boolean {
-  if (functions === undefined && !isMissing) {
-    try {
-      load();
-    } catch {
-      isMissing = true;
-    }
-  }
-  return !isMissing;
-}
+/** How a library inflates gzip, in threads of libuv. */
 
 /** A step used so many bytes of its input, and made so many. */
 export interface InflateStep {
@@ -62,51 +8,22 @@ export interface InflateStep {
   readonly isEnd: boolean;
 }
 
-export class Inflater {
-  readonly #functions = load();
-  /** The library keeps its address. */
-  readonly #stream = Buffer.alloc(STREAM_BYTES);
-  #isFreed = false;
-
-  /** @param hasDigest if true, a digest tells what is damaged: the sum of gzip, which costs time, is not made. */
-  constructor(hasDigest: boolean) {
-    const { init, validate } = this.#functions;
-    const result = init(this.#stream, GZIP_WINDOW_BITS, VERSION, STREAM_BYTES);
-    if (result !== Z_OK) throw internal(`zlib refuses to inflate (${result})`);
-    if (hasDigest) validate(this.#stream, 0);
-  }
-
+/**
+ * Node's own stream makes a buffer for each piece of output, which is faulted in, collected and unmapped again; here
+ * the caller gives one, and uses it again.
+ */
+export interface Inflater {
   /**
    * Inflates what it can. Neither buffer may be touched until the promise is settled, and there is one step at a time.
-   * Rejects for damaged data.
+   * There is more to come while the output is filled, be there input or not. Rejects for damaged data; that was the
+   * last step.
    */
-  async step(input: Buffer, output: Buffer): Promise<InflateStep> {
-    const stream = this.#stream;
-    stream.writeBigUInt64LE(libc.addressOf(input), NEXT_IN_AT);
-    stream.writeUInt32LE(input.length, AVAIL_IN_AT);
-    stream.writeBigUInt64LE(libc.addressOf(output), NEXT_OUT_AT);
-    stream.writeUInt32LE(output.length, AVAIL_OUT_AT);
-    const result = await this.#functions.inflate(stream, Z_NO_FLUSH);
-    if (result === Z_MEM_ERROR) throw internal('zlib has no memory', { code: 'ENOMEM' });
-    // The last one means that there was nothing to do.
-    if (result !== Z_OK && result !== Z_STREAM_END && result !== Z_BUF_ERROR)
-      throw new Error(`gzip: invalid data (${result})`);
-    return {
-      readBytes: input.length - stream.readUInt32LE(AVAIL_IN_AT),
-      writtenBytes: output.length - stream.readUInt32LE(AVAIL_OUT_AT),
-      isEnd: result === Z_STREAM_END,
-    };
-  }
-
+  step(input: Buffer, output: Buffer): Promise<InflateStep>;
   /** Begins another member. */
-  reset(): void {
-    this.#functions.reset(this.#stream);
-  }
-
+  reset(): void;
   /** Gives back its memory; not while there is a step. Idempotent. */
-  free(): void {
-    if (this.#isFreed) return;
-    this.#isFreed = true;
-    this.#functions.end(this.#stream);
-  }
+  free(): void;
 }
+
+/** @param hasDigest if true, a digest tells what is damaged: the sum of gzip, which costs time, is not made. */
+export type MakeInflater = (hasDigest: boolean) => Inflater;
