@@ -20,6 +20,7 @@ import { writeFiles } from '../../build/files/write-files.js';
 import { goModeOf } from './file-stat.js';
 import type { MessageCall } from './grpc-client.js';
 import { decode, encode } from './grpc-messages.js';
+import { JoinedPieces } from './joined-pieces.js';
 import { Packet_Type, PacketSchema, type StatSchema } from './proto/gen/session_pb.js';
 import { receiveSmallFiles } from './receive-small-files.js';
 import { receiveTree } from './receive-tree.js';
@@ -47,9 +48,10 @@ function client(packets: readonly (Packet | Buffer)[], asked: number[] = []): Me
     async *messages() {
       for (const packet of packets) {
         const message = Buffer.isBuffer(packet) ? packet : encode(PacketSchema, packet);
-        yield await Promise.resolve(message);
-        // Nothing may be kept of it, because it may be much larger than what is of use in it.
-        message.fill('x');
+        const all = 'stat' in packet ? message : Buffer.concat([message], 2 * message.length + 1);
+        yield await Promise.resolve(all.subarray(0, message.length));
+        // Nothing may be kept of it, because it is much larger than what is of use in it.
+        all.fill('x');
       }
     },
   };
@@ -122,6 +124,28 @@ test('many small files beside large ones come whole, with their attributes', asy
     const { uid, gid, mode: bits, mtimeNs } = lstatSync(path, { bigint: true });
     assert.deepEqual([uid, gid, bits & 0o7777n, mtimeNs], [7n, 8n, 0o4711n, BigInt(at) * 1_000_000_007n]);
   }
+});
+
+test('pieces are copied, except one that is at least half of what it keeps, until another follows', () => {
+  const first = Buffer.alloc(10_000, 'a');
+  const last = Buffer.from('b');
+  for (const piece of [first, first.subarray(5_000)]) {
+    const [joined, again] = [new JoinedPieces(), new JoinedPieces()];
+    for (const pieces of [joined, again]) {
+      pieces.push(piece);
+      assert.equal(pieces.view().buffer, first.buffer);
+    }
+    joined.push(last);
+    assert.equal(joined.view().toString(), `${piece.toString()}b`);
+    again.clear();
+    again.push(last);
+    assert.equal(again.view().toString(), 'b');
+  }
+  assert.ok(first.equals(Buffer.alloc(10_000, 'a')));
+  const copied = new JoinedPieces();
+  copied.push(first.subarray(5_001));
+  assert.notEqual(copied.view().buffer, first.buffer);
+  assert.equal(copied.length, 4_999);
 });
 
 test('a disk that takes no more ends the transfer', async () => {
