@@ -2,15 +2,16 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
-import { closeSync, linkSync, mkdirSync, openSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, linkSync, lstatSync, mkdirSync, openSync, readdirSync, readFileSync } from 'node:fs';
+import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { btrfs } from '../../src/storage/drivers/btrfs/btrfs-driver.js';
-import { makeTree, removeDirectories, sealLayer } from '../../src/storage/drivers/btrfs/tasks.js';
+import { makeContainer, makeTree, removeDirectories, sealLayer } from '../../src/storage/drivers/btrfs/tasks.js';
 import type { DriverContext } from '../../src/storage/drivers/driver.js';
 import { storageDriver } from '../../src/storage/drivers/index.js';
 import { Layout } from '../../src/storage/layers/layout.js';
-import { setReadOnly } from '../../src/sys/btrfs/subvolumes.js';
+import { deleteSubvolume, setReadOnly } from '../../src/sys/btrfs/subvolumes.js';
 import type { WorkerPool } from '../../src/workers/pool.js';
 import { isInMemoryOnly } from '../../src/sys/files/inode.js';
 import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
@@ -74,6 +75,34 @@ else {
     );
     removeDirectories({ paths: layers, names: ['tree', 'diff'] });
     rmSync(join(disk.path, 'counted'), { recursive: true });
+  });
+
+  test('what all containers of an image need is written once, with the second one, and is changed by none', () => {
+    const layer = join(disk.path, 'begun');
+    const image = join(layer, 'tree');
+    mkdirSync(join(layer, 'init/dev'), { recursive: true });
+    makeTree({ at: image });
+    writeFileSync(join(image, 'file'), 'whole');
+    const make = (id: string, isAgain: boolean): string => {
+      const [directory, differences] = [join(layer, id), [join(layer, 'init')]];
+      mkdirSync(directory);
+      makeContainer({ directory, image, differences, isAgain, sizeBytes: undefined, owner: { uid: 0, gid: 0 } });
+      assert.deepEqual(readdirSync(directory), ['tree']);
+      assert.deepEqual(readdirSync(join(directory, 'tree')).sort(), ['dev', 'file']);
+      assert.equal(readFileSync(join(directory, 'tree/file'), 'utf8'), 'whole');
+      writeFileSync(join(directory, 'tree/file'), 'changed');
+      return join(directory, 'tree/dev');
+    };
+    const madeAt = (at: string): bigint => lstatSync(at, { bigint: true }).birthtimeNs;
+    const first = make('first', false);
+    assert.equal(existsSync(join(layer, 'start')), false);
+    const [second, third] = [make('second', true), make('third', false)];
+    assert.notEqual(madeAt(first), madeAt(second));
+    assert.equal(madeAt(third), madeAt(second));
+    deleteSubvolume(image);
+    assert.throws(() => make('fourth', true), { code: 'LAYER_GONE' });
+    const paths = ['first', 'second', 'third', 'fourth', ''].map((id) => join(layer, id));
+    removeDirectories({ paths, names: ['tree', 'start'] });
   });
 
   test('removals are followed by one call for all of them that frees what the kernel has gone through', async (t) => {

@@ -3,6 +3,7 @@
  * a container is a writable snapshot. Subvolumes are made and deleted by requests to the kernel, not by programs.
  *
  *   layers/<name>/tree         the files of a layer and of those below it
+ *   layers/<name>/start        what the containers of an image begin as, from the second one on
  *   layers/<name>/own          a link whose text is how many bytes the layer has alone, if there is one below it
  *   writable/<id>/tree         the root file system of a container
  *   writable/<id>/limit        a link whose text is how many bytes that may be, if the container has a size
@@ -20,7 +21,7 @@ import type { WorkerPool } from '../../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
 import { originOf, TREE } from '../whole-tree.js';
-import { LIMIT, OWN } from './places.js';
+import { LIMIT, OWN, START } from './places.js';
 import { checkFileSystem, statusOf } from './probe.js';
 import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
 
@@ -77,6 +78,8 @@ interface Parts {
 class BtrfsDriver implements StorageDriver {
   readonly #parts: Parts;
   #freeing: NodeJS.Timeout | undefined;
+  /** The image of the last container. Most images of a build have one, for which no `start` is worth its while. */
+  #lastImage: string | undefined;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -113,8 +116,10 @@ class BtrfsDriver implements StorageDriver {
     const { layout, workers, owner, leastBytes } = this.#parts;
     const sizeBytes = sizeFor(layout.root, options, leastBytes);
     const { image, differences } = originOf(below);
+    const isAgain = image === this.#lastImage;
+    this.#lastImage = image;
     const make = (): Promise<void> =>
-      workers.run('btrfs-make-container', { directory, image, differences, sizeBytes, owner });
+      workers.run('btrfs-make-container', { directory, image, differences, isAgain, sizeBytes, owner });
     await (sizeBytes === undefined ? make() : keepingSizes(make));
   }
 
@@ -151,7 +156,7 @@ class BtrfsDriver implements StorageDriver {
 
   async remove(paths: readonly string[]): Promise<void> {
     const { layout, workers } = this.#parts;
-    await workers.run('btrfs-remove', { paths, names: SUBVOLUMES });
+    await workers.run('btrfs-remove', { paths, names: [...SUBVOLUMES, START] });
     // It is no harm when this fails: the kernel does it by itself, later.
     const free = (): void => {
       this.#freeing = undefined;

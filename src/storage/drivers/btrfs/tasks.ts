@@ -17,7 +17,7 @@ import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
 import { TREE } from '../whole-tree.js';
-import { LIMIT, OWN } from './places.js';
+import { LIMIT, OWN, START } from './places.js';
 
 /** stat(2) counts in these. */
 const BLOCK_BYTES = 512n;
@@ -38,7 +38,8 @@ export interface SealInput {
 export function sealLayer({ difference, parent, tree }: SealInput): void {
   if (parent === undefined) renameSync(difference, tree);
   else {
-    snapshotOf(parent, tree);
+    if (!isSubvolume(parent)) throw layerGone(parent);
+    makeSnapshot(parent, tree);
     const own = isSubvolume(difference) ? new BlockSum() : undefined;
     applyDifference(toBytePath(difference), toBytePath(tree), (stat) => own?.add(stat));
     noteOwn(own, dirname(tree));
@@ -74,9 +75,41 @@ function noteOwn(own: BlockSum | undefined, directory: string): void {
   if (own) symlinkSync(String(own.bytes), link);
 }
 
-function snapshotOf(layer: string, tree: string): void {
-  if (!isSubvolume(layer)) throw layerGone(layer);
-  makeSnapshot(layer, tree);
+interface Beginning {
+  readonly image: string;
+  readonly differences: readonly string[];
+  /** The last container was of this image, too. */
+  readonly isAgain: boolean;
+}
+
+/**
+ * Makes the tree of a container as one of its image. What every container of it needs is written once for an image that
+ * has several: each of them begins as a snapshot that nothing has to be written to.
+ */
+function beginTree(directory: string, tree: string, { image, differences, isAgain }: Beginning): void {
+  if (!isSubvolume(image)) throw layerGone(image);
+  const start = join(dirname(image), START);
+  const isInit = differences.length === 1 && differences.every((path) => dirname(path) === dirname(image));
+  if (isInit && isAgain && !isSubvolume(start)) makeStart(join(directory, START), start, { image, differences });
+  if (isInit && isSubvolume(start)) makeSnapshot(start, tree);
+  else fillSnapshot(tree, { image, differences });
+}
+
+/** Makes it in the directory of a container that is not one yet: what a crash leaves there is removed. */
+function makeStart(aside: string, start: string, from: Pick<Beginning, 'image' | 'differences'>): void {
+  fillSnapshot(aside, from);
+  try {
+    renameSync(aside, start);
+  } catch (error) {
+    // Another thread was faster.
+    if (!isSubvolume(start)) throw error;
+    deleteSubvolume(aside);
+  }
+}
+
+function fillSnapshot(tree: string, { image, differences }: Pick<Beginning, 'image' | 'differences'>): void {
+  makeSnapshot(image, tree);
+  for (const difference of differences) applyDifference(toBytePath(difference), toBytePath(tree));
 }
 
 export interface MakeContainerInput {
@@ -85,21 +118,24 @@ export interface MakeContainerInput {
   readonly image: string | undefined;
   /** Differences between the image and the container, the lowest first. */
   readonly differences: readonly string[];
+  /** The last container was of this image, too. */
+  readonly isAgain: boolean;
   /** Bytes that may be added to what the image has. */
   readonly sizeBytes: number | undefined;
   readonly owner: Owner;
 }
 
 /** Makes the writable tree of a container. */
-export function makeContainer({ directory, image, differences, sizeBytes, owner }: MakeContainerInput): void {
+export function makeContainer(input: MakeContainerInput): void {
+  const { directory, image, differences, isAgain, sizeBytes, owner } = input;
   const tree = join(directory, TREE);
   if (sizeBytes !== undefined) ensureQuota(directory);
   if (image === undefined) {
     makeSubvolume(tree);
     chmodSync(tree, 0o755);
     chownSync(tree, owner.uid, owner.gid);
-  } else snapshotOf(image, tree);
-  for (const difference of differences) applyDifference(toBytePath(difference), toBytePath(tree));
+    for (const difference of differences) applyDifference(toBytePath(difference), toBytePath(tree));
+  } else beginTree(directory, tree, { image, differences, isAgain });
   if (sizeBytes === undefined) return;
   const limitBytes = referencedBytes(tree) + sizeBytes;
   setLimit(tree, limitBytes);
