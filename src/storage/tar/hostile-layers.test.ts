@@ -9,6 +9,7 @@ import { assertComesBack, contentOf, LayerUnpacking, makeOddTree } from '../../.
 import { randomNumbers } from '../../../test/support/random-numbers.js';
 import { EngineError } from '../../errors/engine-error.js';
 import { getXattr, setXattr } from '../../sys/files/xattr.js';
+import { settleLayer } from '../tasks/settle-layer.js';
 import { LayerExtractor } from './layer-extractor.js';
 
 const unpacking = new LayerUnpacking();
@@ -86,6 +87,29 @@ test('a hard link follows no link out, and is left to the commit when its target
     { path: 'y', target: 'usr/bin/y' },
   ]);
   assert.equal(lstatSync(join(layer.diffDir, 'hard')).isSymbolicLink(), true);
+});
+
+test('a hard link that waits for the layers below is not made where a link took the place of its directory', () => {
+  const outside = join(temp, 'outside-of-links');
+  mkdirSync(outside);
+  const lowerDirs = [unpacking.unpack(tarOf([{ path: 'evil', content: 'evil' }])).diffDir];
+  for (const directory of ['a', 'a/b']) {
+    const layer = unpacking.unpack(
+      tarOf([
+        { path: `${directory}/`, type: 'directory' },
+        { path: `${directory}/planted`, type: 'link', target: 'evil' },
+        { path: 'stays/kept', type: 'link', target: 'evil' },
+        { path: 'a', type: 'symlink', target: outside },
+      ]),
+    );
+    assert.deepEqual(layer.danglingLinks, [{ path: 'stays/kept', target: 'evil' }]);
+    settleLayer({ ...layer, lowerDirs });
+    assert.equal(contentOf(layer, 'stays/kept'), 'evil');
+    // The one who makes the links looks, too.
+    const danglingLinks = [{ path: 'a/planted', target: 'evil' }];
+    assert.throws(() => settleLayer({ ...layer, danglingLinks, lowerDirs }), { code: 'TAR_LINK' });
+  }
+  assert.deepEqual(readdirSync(outside), []);
 });
 
 test("attributes that steer overlayfs are not a layer's to set", () => {

@@ -23,6 +23,7 @@ import { setXattr } from '../../sys/files/xattr.js';
 import { isInUserNamespace } from '../../sys/users/user-namespace.js';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { isWhiteout, makeOpaque, makeWhiteout } from '../layers/marks.js';
+import { DanglingLinks } from './dangling-links.js';
 import { DisplacedFiles } from './displaced-files.js';
 import { breakout } from './entry-name.js';
 import type { TarHeader } from './header.js';
@@ -68,7 +69,7 @@ export class LayerTree {
   readonly #directories = new Map<string, Directory>();
   /** Names made by hard link entries: their content belongs to another name. */
   readonly #linkNames = new Set<string>();
-  readonly #dangling = new Map<string, string>();
+  readonly #dangling = new DanglingLinks();
   readonly #whiteouts = new Set<string>();
   readonly #displaced: DisplacedFiles;
 
@@ -156,7 +157,7 @@ export class LayerTree {
     if (source === undefined || !stat) {
       if (path === (source ?? target)) throw invalid('hard link to itself', { code: 'TAR_LINK' });
       this.#makeRoom(path);
-      this.#dangling.set(path, source ?? target);
+      this.#dangling.add(path, source ?? target);
       return;
     }
     if (path === source) return; // GNU tar writes a file that was named twice like this
@@ -202,7 +203,7 @@ export class LayerTree {
     this.#displaced.finish();
     return {
       implicitDirs,
-      danglingLinks: [...this.#dangling].map(([path, target]) => ({ path, target })),
+      danglingLinks: this.#dangling.list(),
       whiteouts: [...this.#whiteouts],
     };
   }
@@ -210,7 +211,7 @@ export class LayerTree {
   /** Makes a file. Returns true when a whiteout of this tar had the name. */
   #create(path: string, make: () => void): boolean {
     if (path === '') throw invalid('the root of the layer is not a directory', { code: 'TAR_ROOT' });
-    if (this.#dangling.size > 0) this.#dangling.delete(path);
+    this.#dangling.remove(path);
     try {
       make();
       return false;
@@ -250,6 +251,7 @@ export class LayerTree {
     }
     rmdirSync(this.at(path));
     this.#directories.delete(path);
+    this.#dangling.removeDirectory(path);
   }
 
   /**

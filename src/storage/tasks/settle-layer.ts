@@ -81,12 +81,21 @@ function link(diff: string, lowers: readonly string[], path: string, target: str
     keepingTimes(parentOf(source), () => copyInode(found.entry.at, found.entry.stat, source));
   }
   const to = `${diff}/${path}`;
+  requireDirectories(diff, path);
   keepingTimes(parentOf(to), () => {
     const taken = statOf(to);
     if (taken && isWhiteout(taken)) unlinkSync(fsPath(to));
     else if (taken) throw invalid(`hard link ${quote(path)} is in the place of a directory`, { code: 'TAR_LINK' });
     linkSync(fsPath(source), fsPath(to));
   });
+}
+
+/** A symbolic link on the way would lead out of the layer. @throws EngineError invalid. */
+function requireDirectories(diff: string, path: string): void {
+  for (let slash = path.indexOf('/'); slash >= 0; slash = path.indexOf('/', slash + 1)) {
+    if (!statOf(`${diff}/${path.slice(0, slash)}`)?.isDirectory())
+      throw invalid(`hard link ${quote(path)} is not in a directory of the layer`, { code: 'TAR_LINK' });
+  }
 }
 
 function makeParents(diff: string, lowers: readonly string[], path: string): void {
