@@ -2,10 +2,11 @@
  * Copies inodes between places on this host, with all their attributes. Synchronous, for worker threads. Paths are byte
  * strings.
  */
-import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
+import { constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
 import { makeDevice, makeFifo, makeSocket, setOpenFileTimes, setTimes } from '../sys/files/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
 import { fsPath } from './byte-path.js';
+import { chmodNode } from './chmod-node.js';
 import { copyPassing, copySmall, type Look, lookOf } from './copy-regular.js';
 
 const NS_PER_S = 1_000_000_000n;
@@ -43,7 +44,7 @@ export function readAttributes(at: string, stat: BigIntStats): Attributes {
 export function setAttributes({ stat, xattrs }: Attributes, to: string): void {
   const target = fsPath(to);
   lchownSync(target, Number(stat.uid), Number(stat.gid));
-  if (!stat.isSymbolicLink()) chmodSync(target, Number(stat.mode & 0o7777n));
+  if (!stat.isSymbolicLink()) chmodNode(target, Number(stat.mode & 0o7777n));
   setRest({ stat, xattrs }, target);
 }
 
@@ -117,7 +118,7 @@ export function copyInode(from: string, stat: BigIntStats, to: string): void {
     copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     lchownSync(target, Number(stat.uid), Number(stat.gid));
     // The copy has the mode already, but a change of the owner takes these bits away.
-    if ((stat.mode & 0o6000n) !== 0n) chmodSync(target, Number(stat.mode & 0o7777n));
+    if ((stat.mode & 0o6000n) !== 0n) chmodNode(target, Number(stat.mode & 0o7777n));
     setRest(attributes, target);
     return;
   }

@@ -23,7 +23,7 @@ export class DanglingLinks {
     if (this.#targets.size > 0 && this.#targets.delete(path)) this.#byDirectory.get(parentOf(path))?.delete(path);
   }
 
-  /** The directory is gone: whatever takes its place, such as a link out of the layer, the links in it are not there. */
+  /** The directory is gone, and what is in it, whatever takes its place: it may be a link out of the layer. */
   removeDirectory(directory: string): void {
     for (const path of this.#byDirectory.get(directory) ?? []) this.#targets.delete(path);
     this.#byDirectory.delete(directory);

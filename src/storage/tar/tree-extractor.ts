@@ -4,25 +4,24 @@
  * So a link that somebody puts in the way cannot lead out. Synchronous, for worker threads.
  */
 import {
-  chmodSync,
   closeSync,
   constants,
   fchmodSync,
   fchownSync,
-  fstatSync,
   lchownSync,
   linkSync,
   mkdirSync,
   openSync,
   symlinkSync,
 } from 'node:fs';
-import { internal, invalid } from '../../errors/engine-error.js';
+import { invalid } from '../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { ownerOnHost, rootOwner } from '../../sys/users/id-maps.js';
 import { makeDevice, makeFifo, setOpenFileTimes, setTimes } from '../../sys/files/inode.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
 import { fsPath, toText } from '../byte-path.js';
+import { chmodNode } from '../chmod-node.js';
 import { withCapabilityRoot } from '../file-capabilities.js';
 import { statOf } from '../stat-of.js';
 import { removeEntry } from '../remove-entry.js';
@@ -251,7 +250,7 @@ export class TreeExtractor implements TarSink {
       fchmodSync(fd, mode);
     } else {
       lchownSync(fsPath(at), uid, gid);
-      if (type !== '2') chmodNode(at, mode);
+      if (type !== '2') chmodNode(fsPath(at), mode);
     }
     setXattrs(fsPath(at), this.#xattrs);
   }
@@ -318,17 +317,6 @@ function nameInside(written: string, what: 'entry name' | 'hardlink target'): st
     return cleanName(written);
   } catch (error) {
     throw invalid(`invalid ${what} ${quote(written)}`, { code: 'TAR_BREAKOUT', cause: error });
-  }
-}
-
-function chmodNode(at: string, mode: number): void {
-  // The mode is set by a descriptor that stands for the node, because chmod would follow a link that took its name.
-  const fd = openSync(fsPath(at), O_PATH | constants.O_NOFOLLOW);
-  try {
-    if (fstatSync(fd).isSymbolicLink()) throw internal('the file was replaced while it was made', { code: 'EEXIST' });
-    chmodSync(`/proc/self/fd/${fd}`, mode);
-  } finally {
-    closeSync(fd);
   }
 }
 
