@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { btrfs } from '../../src/storage/drivers/btrfs/btrfs-driver.js';
 import { makeContainer, makeTree, removeDirectories, sealLayer } from '../../src/storage/drivers/btrfs/tasks.js';
-import type { DriverContext } from '../../src/storage/drivers/driver.js';
+import type { DriverContext, StorageDriver } from '../../src/storage/drivers/driver.js';
 import { storageDriver } from '../../src/storage/drivers/index.js';
 import { Layout } from '../../src/storage/layers/layout.js';
 import { deleteSubvolume, setReadOnly } from '../../src/sys/btrfs/subvolumes.js';
@@ -30,6 +30,14 @@ else {
     sizes: { depth: 20 },
   });
   after(() => disk.remove());
+
+  /** Returns a driver and the names of the tasks that it would have workers do. */
+  async function withoutWorkers(): Promise<[StorageDriver, string[]]> {
+    const ran: string[] = [];
+    const workers = { run: async (name: string) => void ran.push(name) } as unknown as WorkerPool;
+    const context = { layout: new Layout(disk.path), workers, storageOpts: [], owner: { uid: 0, gid: 0 } };
+    return [await btrfs.open(context as unknown as DriverContext), ran];
+  }
 
   test('what a layer has alone counts, and what is still in memory is not waited for when it is sealed', () => {
     const sizes = { large: 5 << 20, file: 3 << 20, some: 300_000, small: 6000, tiny: 10, none: 0 };
@@ -77,7 +85,7 @@ else {
     rmSync(join(disk.path, 'counted'), { recursive: true });
   });
 
-  test('what all containers of an image need is written once, with the second one, and is changed by none', () => {
+  test('what all containers of an image need is written once, and no worker makes those after the second', async () => {
     const layer = join(disk.path, 'begun');
     const image = join(layer, 'tree');
     mkdirSync(join(layer, 'init/dev'), { recursive: true });
@@ -99,23 +107,32 @@ else {
     const [second, third] = [make('second', true), make('third', false)];
     assert.notEqual(madeAt(first), madeAt(second));
     assert.equal(madeAt(third), madeAt(second));
+    // From then on no worker is needed.
+    const [driver, ran] = await withoutWorkers();
+    const create = async (id: string, options = {}): Promise<void> => {
+      mkdirSync(join(layer, id));
+      await driver.createWritable(join(layer, id), [join(layer, 'init'), image], options, id);
+    };
+    await Promise.all(['fifth', 'sixth', 'seventh'].map((id) => create(id)));
+    assert.deepEqual(ran, []);
+    for (const id of ['fifth', 'sixth', 'seventh']) {
+      assert.equal(madeAt(join(layer, id, 'tree/dev')), madeAt(second));
+      assert.equal(readFileSync(join(layer, id, 'tree/file'), 'utf8'), 'whole');
+      writeFileSync(join(layer, id, 'tree/file'), 'changed');
+    }
+    await create('sized', { size: '20m' });
     deleteSubvolume(image);
+    await create('gone');
+    assert.deepEqual(ran, ['btrfs-make-container', 'btrfs-make-container']);
     assert.throws(() => make('fourth', true), { code: 'LAYER_GONE' });
-    const paths = ['first', 'second', 'third', 'fourth', ''].map((id) => join(layer, id));
+    const names = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'sized', 'gone', ''];
+    const paths = names.map((id) => join(layer, id));
     removeDirectories({ paths, names: ['tree', 'start'] });
   });
 
   test('removals are followed by one call for all of them that frees what the kernel has gone through', async (t) => {
     t.mock.timers.enable({ apis: ['setTimeout'] });
-    const ran: string[] = [];
-    const workers = { run: async (name: string) => void ran.push(name) } as unknown as WorkerPool;
-    const layout = new Layout(disk.path);
-    const driver = await btrfs.open({
-      layout,
-      workers,
-      storageOpts: [],
-      owner: { uid: 0, gid: 0 },
-    } as unknown as DriverContext);
+    const [driver, ran] = await withoutWorkers();
     for (const name of ['one', 'two']) await driver.remove([join(disk.path, name)]);
     t.mock.timers.tick(1_999);
     assert.deepEqual(ran, ['btrfs-remove', 'btrfs-remove']);

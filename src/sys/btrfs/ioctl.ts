@@ -1,10 +1,20 @@
-/** Control requests to btrfs (linux/btrfs.h). Synchronous: many of them wait for the disk, so they are for workers. */
+/**
+ * Control requests to btrfs (linux/btrfs.h). Many wait for the disk, so they are for workers, but for what returns a
+ * promise.
+ */
 import { closeSync, constants, openSync } from 'node:fs';
 import { libc, syscallError } from '../ffi/libc.js';
 
 const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>(
   'int ioctl(int fd, unsigned long request, void *argument)',
 );
+
+const ioctlLater = libc.async<[fd: number, request: number, argument: Buffer]>(
+  'ioctl of btrfs',
+  'int ioctl(int fd, unsigned long request, void *argument)',
+);
+/** Arguments of requests under way: what is referenced is not collected. */
+const inUse = new Set<Buffer>();
 
 const TREE_SEARCH = 0xd0009411;
 const SEARCH_BYTES = 4096;
@@ -22,6 +32,16 @@ export interface TreeItem {
 /** @throws EngineError with the errno's name as code. */
 export function control(fd: number, name: string, request: number, argument: Buffer): void {
   if (ioctl(fd, request, argument) < 0) throw syscallError(`ioctl BTRFS_IOC_${name}`, libc.errno());
+}
+
+/** As `control`, on a thread of libuv's pool. */
+export async function controlLater(fd: number, request: number, argument: Buffer): Promise<void> {
+  inUse.add(argument);
+  try {
+    await ioctlLater(fd, request, argument);
+  } finally {
+    inUse.delete(argument);
+  }
 }
 
 /** A key in a tree of the file system; keys are ordered by these three. */

@@ -1,7 +1,11 @@
-/** Makes, seals and deletes subvolumes of btrfs. Synchronous, for worker threads. Paths are as in Node's fs. */
-import { lstatSync, statfsSync } from 'node:fs';
+/**
+ * Makes, seals and deletes subvolumes of btrfs. For worker threads, but for what returns a promise. Paths are as in
+ * Node's fs.
+ */
+import { constants, lstatSync, statfsSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import { control, searchTree, withDirectory } from './ioctl.js';
+import { control, controlLater, searchTree, withDirectory } from './ioctl.js';
 
 // linux/magic.h
 const BTRFS_SUPER_MAGIC = 0x9123683e;
@@ -48,12 +52,32 @@ export function makeSubvolume(path: string): void {
 
 /** Makes a writable snapshot of a subvolume; those nested in it are empty directories there. */
 export function makeSnapshot(source: string, path: string): void {
-  const argument = Buffer.alloc(ARGUMENT_BYTES);
-  argument.write(basename(path), NAME_AT_V2);
   withDirectory(source, (sourceFd) => {
-    argument.writeBigInt64LE(BigInt(sourceFd), 0);
-    withDirectory(dirname(path), (fd) => control(fd, 'SNAP_CREATE_V2', SNAP_CREATE_V2, argument));
+    withDirectory(dirname(path), (fd) => control(fd, 'SNAP_CREATE_V2', SNAP_CREATE_V2, snapshotOrder(sourceFd, path)));
   });
+}
+
+/** Does the same for the main thread, which does not wait for it. */
+export async function takeSnapshot(source: string, path: string): Promise<void> {
+  const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+  const from = await open(source, flags);
+  try {
+    const directory = await open(dirname(path), flags);
+    try {
+      await controlLater(directory.fd, SNAP_CREATE_V2, snapshotOrder(from.fd, path));
+    } finally {
+      await directory.close();
+    }
+  } finally {
+    await from.close();
+  }
+}
+
+function snapshotOrder(sourceFd: number, path: string): Buffer {
+  const argument = Buffer.alloc(ARGUMENT_BYTES);
+  argument.writeBigInt64LE(BigInt(sourceFd), 0);
+  argument.write(basename(path), NAME_AT_V2);
+  return argument;
 }
 
 /** Seals a subvolume, or opens it. Those who have a file of it open for writing can still write. */

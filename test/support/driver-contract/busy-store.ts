@@ -33,7 +33,8 @@ for (let round = 0; ; round++) {
   const id = `${process.pid}-${round}`;
   // A container has a reference on its image's layers.
   store.retain(top.chainId);
-  await store.createWritable(id, top.chainId);
+  for (const made of [id, `${id}-again`]) await store.createWritable(made, top.chainId);
+  await store.removeWritable(`${id}-again`);
   writeFileSync(join(await store.mount(id), 'written'), content);
   const commit = await store.commitWritable(id);
   store.retain(commit.chainId);

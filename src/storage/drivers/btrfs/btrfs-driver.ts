@@ -11,17 +11,19 @@
  * A read-only subvolume cannot leave its directory, so the store moves the plain directory around it.
  */
 import { existsSync, lstatSync, readlinkSync } from 'node:fs';
+import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
-import { isSubvolume, startCleaning } from '../../../sys/btrfs/subvolumes.js';
+import { isSubvolume, isSubvolumeRoot, startCleaning, takeSnapshot } from '../../../sys/btrfs/subvolumes.js';
 import { bindReadOnly } from '../../../sys/mount/mount.js';
 import type { WorkerPool } from '../../../workers/pool.js';
+import { KeyedLock } from '../../keyed-lock.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
-import { originOf, TREE } from '../whole-tree.js';
-import { LIMIT, OWN, START } from './places.js';
+import { type Origin, originOf, TREE } from '../whole-tree.js';
+import { LIMIT, OWN, START, startFor } from './places.js';
 import { checkFileSystem, statusOf } from './probe.js';
 import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
 
@@ -80,6 +82,8 @@ class BtrfsDriver implements StorageDriver {
   #freeing: NodeJS.Timeout | undefined;
   /** The image of the last container. Most images of a build have one, for which no `start` is worth its while. */
   #lastImage: string | undefined;
+  readonly #lanes = new KeyedLock();
+  #lane = 0;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -116,11 +120,24 @@ class BtrfsDriver implements StorageDriver {
     const { layout, workers, owner, leastBytes } = this.#parts;
     const sizeBytes = sizeFor(layout.root, options, leastBytes);
     const { image, differences } = originOf(below);
+    if (sizeBytes === undefined && (await this.#begin(join(directory, TREE), { image, differences }))) return;
     const isAgain = image === this.#lastImage;
     this.#lastImage = image;
     const make = (): Promise<void> =>
       workers.run('btrfs-make-container', { directory, image, differences, isAgain, sizeBytes, owner });
     await (sizeBytes === undefined ? make() : keepingSizes(make));
+  }
+
+  /**
+   * Makes the tree of a container of an image that has had several, without a worker. Returns false, with nothing made,
+   * for all others. It is done by two at a time: what is on libuv's threads keeps others waiting.
+   */
+  async #begin(tree: string, origin: Origin): Promise<boolean> {
+    const start = startFor(origin);
+    if (start === undefined || !(await areSubvolumes([start, origin.image ?? '']))) return false;
+    this.#lane = 1 - this.#lane;
+    await this.#lanes.run(String(this.#lane), () => takeSnapshot(start, tree));
+    return true;
   }
 
   root(id: string): string {
@@ -168,6 +185,12 @@ class BtrfsDriver implements StorageDriver {
   close(): void {
     clearTimeout(this.#freeing);
   }
+}
+
+/** Tells it of paths on btrfs. */
+async function areSubvolumes(paths: readonly string[]): Promise<boolean> {
+  const stats = await Promise.all(paths.map((path) => lstat(path, { bigint: true }).catch(() => undefined)));
+  return stats.every((stat) => stat !== undefined && isSubvolumeRoot(stat));
 }
 
 /** Tells what to do when the file system cannot keep sizes. */

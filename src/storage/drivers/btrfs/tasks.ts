@@ -17,7 +17,7 @@ import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
 import { TREE } from '../whole-tree.js';
-import { LIMIT, OWN, START } from './places.js';
+import { LIMIT, OWN, START, startFor } from './places.js';
 
 /** stat(2) counts in these. */
 const BLOCK_BYTES = 512n;
@@ -88,10 +88,10 @@ interface Beginning {
  */
 function beginTree(directory: string, tree: string, { image, differences, isAgain }: Beginning): void {
   if (!isSubvolume(image)) throw layerGone(image);
-  const start = join(dirname(image), START);
-  const isInit = differences.length === 1 && differences.every((path) => dirname(path) === dirname(image));
-  if (isInit && isAgain && !isSubvolume(start)) makeStart(join(directory, START), start, { image, differences });
-  if (isInit && isSubvolume(start)) makeSnapshot(start, tree);
+  const start = startFor({ image, differences });
+  if (start !== undefined && isAgain && !isSubvolume(start))
+    makeStart(join(directory, START), start, { image, differences });
+  if (start !== undefined && isSubvolume(start)) makeSnapshot(start, tree);
   else fillSnapshot(tree, { image, differences });
 }
 
