@@ -1,5 +1,6 @@
 /** The supervisor driver against real containerd and runc. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -246,6 +247,12 @@ test('the supervisor tells its version and runs the configured plugins only', as
   const config = readFileSync(join(harness.dir, 'exec/supervisor/supervisor.toml'), 'utf8');
   assert.match(config, /"io\.containerd\.grpc\.v1\.cri"/);
   assert.ok(harness.log.some((line) => line.startsWith('info containerd successfully booted')));
+});
+
+test('containerd has understood that its collector of garbage looks once a second', () => {
+  const socket = join(harness.dir, 'exec/supervisor/supervisor.sock');
+  const args = ['--address', socket, 'plugins', 'ls', '--detailed', 'id==scheduler'];
+  assert.match(execFileSync('ctr', args, { encoding: 'utf8' }), /^ *PauseThreshold +0$/m);
 });
 
 test('a refused creation leaves the FIFOs to be removed by their owner', async () => {
