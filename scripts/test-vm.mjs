@@ -12,13 +12,14 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { installPackages, ROOT, run } from './ensure-packages.mjs';
 import { command, prepare } from './prepare.mjs';
+import { ADDRESSES, startNative } from './native-machine.mjs';
 import { ensureKernel } from './test-kernel.mjs';
 import { ensureMachine, makeDisk } from './test-machine.mjs';
 
@@ -60,7 +61,9 @@ function makeProjectDisk(directory, parts, isNative) {
   writeFileSync(join(project, 'parts'), parts.map((part) => `${part}\n`).join(''));
   const counts = PASSED_ON.filter((name) => process.env[name] !== undefined);
   const lines = counts.map((name) => `${name}=${Number(process.env[name])}\n`);
-  writeFileSync(join(project, 'environment'), [...lines, ...(isNative ? ['NATIVE=1\n'] : [])].join(''));
+  const { address, outside } = ADDRESSES;
+  const native = isNative ? ['NATIVE=1\n', `ADDRESS=${address}\n`, `OUTSIDE=tcp://${outside}\n`] : [];
+  writeFileSync(join(project, 'environment'), [...lines, ...native].join(''));
   const disk = join(directory, 'project.img');
   makeDisk(project, disk, PROJECT_SIZE);
   rmSync(project, { recursive: true });
@@ -90,32 +93,6 @@ function startEmulated(kind, project, console_) {
   );
 }
 
-/**
- * Its processes are those of a namespace, and end with the first. What it writes to a disk goes to another file. It has
- * one processor, because two wait for each other where the machine's own are busy. All stays on one of those: a system
- * call goes from process to process, and would wait for the other one to be free.
- */
-function startNative(project, console_) {
-  const { disk } = ensureMachine('plain');
-  const directory = dirname(project);
-  const drive = (name, file) => {
-    const written = join(directory, name);
-    rmSync(written, { force: true });
-    return `${name}=${written},${file}`;
-  };
-  const [, processor] = /^Cpus_allowed_list:\s*(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'));
-  const namespace = ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc', 'taskset', '-c', processor];
-  return spawn(
-    'setpriv',
-    [
-      ...['--pdeathsig', 'KILL', ...namespace, ensureKernel(), 'seccomp=on', `mem=${MEMORY_MIB}M`],
-      ...['noreboot', `uml_dir=${directory}`, drive('ubd0', disk), drive('ubd1', project), 'root=/dev/ubda', 'rw'],
-      ...['con=null', 'con0=null,fd:2', 'ssl=null', 'ssl1=null,fd:1', 'panic=-1'],
-    ],
-    { stdio: ['ignore', 'pipe', openSync(console_, 'w')] },
-  );
-}
-
 /** Passes the report on, and resolves with the status that its last line has; undefined when there is none. */
 async function report(output) {
   let status;
@@ -134,7 +111,7 @@ function isLongRun() {
 
 /** Runs the tests in a machine. Resolves with their status, and whether the machine was ended because it hung. */
 async function runMachine(kind, project, console_) {
-  const machine = kind === NATIVE ? startNative(project, console_) : startEmulated(kind, project, console_);
+  const machine = kind === NATIVE ? startNative(project, console_, MEMORY_MIB) : startEmulated(kind, project, console_);
   const end = () => machine.kill('SIGKILL');
   let hung = false;
   const limits = [

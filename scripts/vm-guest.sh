@@ -1,6 +1,12 @@
 # Runs in the virtual machine of `npm run test:vm`: installs the package of the daemon, runs the tests of
 # test/vm whose names have one of the parts, says how they ended, and switches the machine off.
 cd /srv
+. ./environment
+# The link to the machine that runs this one, where there is one (scripts/native-machine.mjs).
+if [ -n "$ADDRESS" ]; then
+  ip address add "$ADDRESS/24" dev vec0
+  ip link set vec0 up
+fi
 dpkg --force-unsafe-io -i package/engined_1.0_*.deb
 systemctl show -p Id,ActiveState,UnitFileState engined.socket engined.service > package/installed
 # As docs/install.md says for a systemd of this age.

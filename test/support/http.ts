@@ -1,6 +1,6 @@
 /**
  * Requests over a daemon's unix socket with nothing in between, so that tests see status lines, headers and bytes as
- * they are.
+ * they are. `tcp://HOST:PORT` in the place of its path is a daemon that listens there.
  */
 import { once } from 'node:events';
 import { request, type IncomingMessage } from 'node:http';
@@ -28,6 +28,12 @@ export interface Reply {
   readonly text: string;
 }
 
+function place(socketPath: string): { socketPath: string } | { host: string; port: number } {
+  if (!socketPath.startsWith('tcp:')) return { socketPath };
+  const { hostname, port } = new URL(socketPath);
+  return { host: hostname, port: Number(port) };
+}
+
 function send(socketPath: string, method: string, path: string, options: CallOptions): Promise<IncomingMessage> {
   const body = options.json === undefined ? options.body : JSON.stringify(options.json);
   const headers: Record<string, string | number> = {
@@ -37,7 +43,7 @@ function send(socketPath: string, method: string, path: string, options: CallOpt
   };
   return new Promise((resolve, reject) => {
     const { signal } = options;
-    const outgoing = request({ socketPath, method, path, headers, agent: false, signal }, resolve);
+    const outgoing = request({ ...place(socketPath), method, path, headers, agent: false, signal }, resolve);
     outgoing.once('error', reject);
     outgoing.end(body);
   });

@@ -20,13 +20,12 @@ export interface SteadyLoad {
 
 /**
  * Does something every so many milliseconds, whether or not earlier ones have an answer, up to `mostOpen` of them at a
- * time.
+ * time. A timer that comes late makes up for it, so that there are as many in a second as were asked for.
  */
 export function repeat(intervalMs: number, once: () => Promise<void>, mostOpen = Infinity): SteadyLoad {
   const failures: string[] = [];
   const open = new Set<Promise<void>>();
-  let made = 0;
-  let longestMs = 0;
+  let [due, made, longestMs] = [0, 0, 0];
   const since = performance.now();
   const begin = (): void => {
     if (open.size >= mostOpen) return;
@@ -42,7 +41,9 @@ export function repeat(intervalMs: number, once: () => Promise<void>, mostOpen =
       });
     open.add(one);
   };
-  const timer = setInterval(begin, intervalMs);
+  const timer = setInterval(() => {
+    for (; due < (performance.now() - since) / intervalMs - 0.5; due++) begin();
+  }, intervalMs);
   return {
     end: async () => {
       clearInterval(timer);

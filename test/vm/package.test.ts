@@ -4,7 +4,8 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { callJson } from '../support/http.js';
 import { docker, importBox, outcomeOf, output, property, systemctl, waitLong } from '../support/machine.js';
-import { probe } from '../support/steady-load.js';
+import { startOutsideLoad } from '../support/outside-load.js';
+import { probe, type SteadyLoad } from '../support/steady-load.js';
 import { COUNTER, startUpgradeLoad, WEB } from '../support/upgrade-load.js';
 
 /** Variables of `npm run test:vm` are those of the machine, too: so many upgrades, ports and requests a second. */
@@ -15,13 +16,22 @@ const FIRST_PORT = 8081;
 const SOCKET = '/run/engine.sock';
 /** Whether the kernel is User Mode Linux. */
 const IS_NATIVE = process.env['NATIVE'] !== undefined;
+/** The machine's address for others, and who burdens it from outside on demand; an emulated one has no link. */
+const { ADDRESS, OUTSIDE } = process.env;
+const API_PORT = 2375;
+const PROBE_MS = PORTS > 1 ? 10 : 1000;
 /** An emulated machine does not keep up with many clients: the report says how many there were in a second. */
-const LIMIT = IS_NATIVE ? {} : { mostOpen: 10 };
+const INSIDE =
+  OUTSIDE === undefined
+    ? { probeMs: PROBE_MS, requestsPerSecond: REQUESTS, mostOpen: 10 }
+    : { probeMs: 1000, requestsPerSecond: 2 };
 
 before(async () => {
-  await writeFile('/etc/engine/daemon.json', '{"live-restore": true}');
+  const open = ADDRESS === undefined ? {} : { hosts: [`tcp://${ADDRESS}:${API_PORT}`], tls: false };
+  await writeFile('/etc/engine/daemon.json', JSON.stringify({ 'live-restore': true, ...open }));
   await outcomeOf('systemctl', 'reset-failed');
   await systemctl('start', 'engined.socket');
+  await systemctl('restart', 'engined.service');
   await importBox();
 });
 
@@ -53,7 +63,7 @@ test('engined check tells what this machine gives', async () => {
 
 test('upgrades replace the daemon; containers go on, and nothing is missed', async (t) => {
   const ports = Array.from({ length: PORTS }, (_, at) => FIRST_PORT + at);
-  const published = ports.flatMap((port) => ['-p', `127.0.0.1:${port}:80`]);
+  const published = ports.flatMap((port) => ['-p', `${port}:80`]);
   await docker('run', '-d', '--name', 'web', ...published, 'box', 'sh', '-c', WEB);
   await docker('run', '-d', '-t', '--name', 'counter', 'box', 'sh', '-c', COUNTER);
   const states = (): Promise<string> =>
@@ -68,11 +78,10 @@ test('upgrades replace the daemon; containers go on, and nothing is missed', asy
   const load = startUpgradeLoad({
     socketPath: SOCKET,
     ports,
-    probeMs: PORTS > 1 ? 10 : 1000,
-    requestsPerSecond: REQUESTS,
+    ...INSIDE,
     volumeMs: 2000,
     createVolume: (Name) => callJson(SOCKET, 'POST', '/volumes/create', { json: { Name } }),
-    ...LIMIT,
+    more: await outsideLoad(ports),
   });
   t.after(() => load.abandon());
   for (let round = 0; round < UPGRADES; round++) {
@@ -91,6 +100,13 @@ test('upgrades replace the daemon; containers go on, and nothing is missed', asy
   t.diagnostic(`${UPGRADES} upgrades with ${PORTS} published ports; no container was restarted`);
   assert.equal(await docker('exec', 'web', 'echo', 'still here'), 'still here');
 });
+
+/** The load that comes over the machine's link, if it has one; then there is little of it from inside. */
+function outsideLoad(ports: readonly number[]): Promise<Readonly<Record<string, SteadyLoad>>> {
+  if (OUTSIDE === undefined || ADDRESS === undefined) return Promise.resolve({});
+  const rates = { requestsPerSecond: REQUESTS, probeMs: PROBE_MS };
+  return startOutsideLoad(OUTSIDE, { address: ADDRESS, apiPort: API_PORT, ports, ...rates });
+}
 
 /** The time from the last stop of the daemon to its last start, as systemd has seen them. */
 async function secondsAway(): Promise<number> {
