@@ -84,12 +84,12 @@ export class Predecessor {
       const names = [...sockets.keys()];
       for (let at = 0; at < names.length; at += BATCH) {
         const some = names.slice(at, at + BATCH);
-        channel.send(
+        await channel.sendInTime(
           some.join('\n'),
           some.map((name) => sockets.get(name) ?? -1),
         );
       }
-      channel.send(GO);
+      await channel.sendInTime(GO, []);
       const answer = await channel.next();
       if (answer?.bytes.toString() === SERVES) {
         client.end('{"done":true}\n');

@@ -85,6 +85,14 @@ export function onceReadable(fd: number, callback: () => void): { cancel(): void
   return { cancel: () => handle.close() };
 }
 
+/** Calls back once when a descriptor takes bytes again, or when the other side is gone. */
+export function onceWritable(fd: number, callback: () => void): void {
+  const handle = koffi.node.poll(fd, { writable: true }, () => {
+    handle.close();
+    callback();
+  });
+}
+
 /** Calls back once when the other side of a socket sends no more, or is gone, unless it is cancelled before. */
 export function onceEnded(fd: number, callback: () => void): { cancel(): void } {
   const handle = koffi.node.poll(fd, { disconnect: true }, () => {

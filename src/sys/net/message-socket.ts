@@ -1,5 +1,6 @@
 /** One end of a pair of sockets between two processes: messages that stay apart, with descriptors (`socketPair`). */
-import { closeFd, onceReadable } from '../files/fd.js';
+import { isEngineError } from '../../errors/engine-error.js';
+import { closeFd, onceReadable, onceWritable } from '../files/fd.js';
 import { receiveDescriptors, sendDescriptors, type DescriptorMessage } from './descriptor-messages.js';
 
 const MESSAGE_BYTES = 64 << 10;
@@ -16,6 +17,18 @@ export class MessageSocket {
   /** Sends a text. The descriptors still belong to the caller. @throws EngineError code EPIPE when nobody listens. */
   send(text: string, fds: readonly number[] = []): void {
     sendDescriptors(this.#fd, Buffer.from(text), fds);
+  }
+
+  /** Does the same as `send`, when the other end has read so much that there is room. One call at a time. */
+  async sendInTime(text: string, fds: readonly number[]): Promise<void> {
+    for (;;) {
+      try {
+        return this.send(text, fds);
+      } catch (error) {
+        if (!isEngineError(error) || error.code !== 'EAGAIN') throw error;
+        await new Promise<void>((resolve) => onceWritable(this.#fd, resolve));
+      }
+    }
   }
 
   /**
