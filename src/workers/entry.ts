@@ -8,8 +8,8 @@ import { tasks, type TaskName } from './tasks.js';
 export interface Order {
   readonly task: TaskName;
   readonly input: unknown;
-  /** Shared with who may kill the thread; undefined when nobody does. */
-  readonly life: Life | undefined;
+  /** Shared with who may kill the thread. */
+  readonly life: Life;
 }
 
 export async function run({ task, input, life }: Order): Promise<Outcome> {

@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { isEngineError } from '../errors/engine-error.js';
 import { libc } from '../sys/ffi/libc.js';
-import { begin, doom, newLife, unkilled } from '../sys/ffi/unkilled.js';
+import { begin, doom, doomAll, newLife, unkilled } from '../sys/ffi/unkilled.js';
 import { failure, unwrap } from './outcome.js';
 import { createWorkerPool } from './pool.js';
 import { invalid } from '../errors/engine-error.js';
@@ -60,6 +60,21 @@ test('a thread is not killed while it loads a task or declares functions of the 
   );
   assert.equal(doom(life), 'kill');
   await begin(undefined, async () => undefined);
+});
+
+test('a pool is not closed while a thread loads a task', async () => {
+  const [loading, waiting] = [newLife(), newLife()];
+  const events: string[] = [];
+  let loaded: () => void = () => undefined;
+  const begun = begin(loading, () => new Promise<void>((resolve) => (loaded = resolve)));
+  const closed = doomAll(new Set([loading, waiting])).then(() => events.push('closed'));
+  // The other task never begins.
+  assert.equal(await begin(waiting, () => assert.fail('it is loaded')), undefined);
+  await new Promise((resolve) => setImmediate(resolve));
+  events.push('loaded');
+  loaded();
+  await Promise.all([begun, closed]);
+  assert.deepEqual(events, ['loaded', 'closed']);
 });
 
 test('tasks that are aborted at any moment are cancelled, and others go on', async () => {

@@ -3,7 +3,7 @@ import type { Transferable } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 import { cancelled, unavailable } from '../errors/engine-error.js';
 import { lookedAfter } from '../sys/process/busy-memory.js';
-import { doom, newLife } from '../sys/ffi/unkilled.js';
+import { doom, doomAll, type Life, newLife } from '../sys/ffi/unkilled.js';
 import { step } from '../text/steps.js';
 import type { Order } from './entry.js';
 import { unwrap, type Outcome } from './outcome.js';
@@ -54,6 +54,7 @@ const YOUNG_GENERATION_MB = 4;
 /** Makes a pool without threads; they start with the first tasks and end when they are idle. */
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   let threads = startThreads(options);
+  const lives = new Set<Life>();
   return {
     async run<Name extends TaskName>(task: Name, input: TaskInput<Name>, { signal, transferList }: RunOptions = {}) {
       if (threads.failure !== undefined) threads = startThreads(options);
@@ -64,9 +65,14 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
         ...(kill ? { signal: kill.signal } : {}),
         ...(transferList ? { transferList: [...transferList] } : {}),
       };
-      const order: Order = { task, input, life: kill?.life };
+      const life = kill?.life ?? newLife();
+      lives.add(life);
+      const order: Order = { task, input, life };
       const running = lookedAfter(() => step(`worker.${task}`, () => current.pool.run(order, control)));
-      const ended = Promise.race(kill ? [running, kill.givenUp] : [running]).finally(() => kill?.end());
+      const ended = Promise.race(kill ? [running, kill.givenUp] : [running]).finally(() => {
+        kill?.end();
+        lives.delete(life);
+      });
       const outcome = (await ended.catch((error: unknown) => {
         if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
         if (current.failure !== undefined)
@@ -80,7 +86,10 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     get queued() {
       return threads.pool.queueSize;
     },
-    close: () => threads.pool.destroy(),
+    async close() {
+      await doomAll(lives);
+      await threads.pool.destroy();
+    },
   };
 }
 

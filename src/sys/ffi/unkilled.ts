@@ -2,6 +2,8 @@
  * A thread that is killed while koffi is loaded or declares a function takes the process with it: koffi cannot throw
  * there any more. So a thread says when it must live, and who wants to kill it waits for a moment when it need not.
  */
+import { setTimeout as delay } from 'node:timers/promises';
+
 const [WAITING, BUSY, FREE, DOOMED] = [0, 1, 2, 3] as const;
 
 /** A task's life, which the thread that runs it and the one that may end it share. */
@@ -21,6 +23,11 @@ export function newLife(): Life {
 export function doom(life: Life): 'unborn' | 'kill' | 'later' {
   if (Atomics.compareExchange(life, 0, WAITING, DOOMED) === WAITING) return 'unborn';
   return Atomics.compareExchange(life, 0, FREE, DOOMED) === BUSY ? 'later' : 'kill';
+}
+
+/** Ends lives, also those that are added meanwhile. Resolves when their threads may be killed. */
+export async function doomAll(lives: Iterable<Life>): Promise<void> {
+  while ([...lives].map(doom).includes('later')) await delay(1);
 }
 
 /** Begins the life of this thread's next task with work that a kill must not break off. undefined: it was unborn. */
