@@ -4,6 +4,7 @@ import type { Image } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
 import { canonicalName, canonicalString, familiarString, parseReference, withDefaultTag } from './reference.js';
 import type { FileImageStore } from './store.js';
+import { eventLabels } from '../text/event-labels.js';
 
 export interface ImageUser {
   /** Container ID. */
@@ -38,7 +39,7 @@ const short = (id: string): string => id.replace(/^sha256:/, '').slice(0, 12);
 
 /** Returns the attributes of image events: the labels and a name. */
 export function eventAttributes(image: Image, name: string): Record<string, string> {
-  return { ...image.config.config?.Labels, name };
+  return { ...eventLabels(image.config.config?.Labels), name };
 }
 
 /**

@@ -4,11 +4,12 @@ import type { ContainerIoRegistry } from '../streams/container-io.js';
 import type { ContainerRecord } from '../container.record.js';
 import { thaw, whileRunning } from './ended-task.js';
 import type { ContainerDeps } from '../deps.js';
+import { eventLabels } from '../../../text/event-labels.js';
 import { parseSignal, SIGKILL, signalNumber } from '../../../text/signals.js';
 
 /** Returns the attributes that every container event carries: labels, image and name. */
 export function eventAttributes(record: ContainerRecord): Record<string, string> {
-  return { ...record.config.Labels, image: record.config.Image, name: record.name.slice(1) };
+  return { ...eventLabels(record.config.Labels), image: record.config.Image, name: record.name.slice(1) };
 }
 
 export function createContainerHooks(
