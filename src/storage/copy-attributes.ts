@@ -2,12 +2,13 @@
  * Copies inodes between places on this host, with all their attributes. Synchronous, for worker threads. Paths are byte
  * strings.
  */
-import { constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
+import { closeSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
 import { makeDevice, makeFifo, makeSocket, setOpenFileTimes, setTimes } from '../sys/files/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
-import { fsPath } from './byte-path.js';
+import { fsPath, toText } from './byte-path.js';
 import { chmodNode } from './chmod-node.js';
 import { copyPassing, copySmall, type Look, lookOf } from './copy-regular.js';
+import { openRegular } from './open-regular.js';
 
 const NS_PER_S = 1_000_000_000n;
 
@@ -115,7 +116,7 @@ export function copyInode(from: string, stat: BigIntStats, to: string): void {
   if (stat.isFile()) {
     if (copySmallFile(from, stat, to, lookOf(stat))) return;
     const attributes = readAttributes(from, stat);
-    copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+    copyLarge(from, target);
     lchownSync(target, Number(stat.uid), Number(stat.gid));
     // The copy has the mode already, but a change of the owner takes these bits away.
     if ((stat.mode & 0o6000n) !== 0n) chmodNode(target, Number(stat.mode & 0o7777n));
@@ -127,6 +128,19 @@ export function copyInode(from: string, stat: BigIntStats, to: string): void {
   else if (stat.isSocket()) makeSocket(target);
   else makeDevice(target, stat.isCharacterDevice() ? 'char' : 'block', deviceMajor(stat.rdev), deviceMinor(stat.rdev));
   copyAttributes(from, stat, to);
+}
+
+/** A container may have put a link or a FIFO in the place of the file since it was seen. @throws ENOENT. */
+function copyLarge(from: string, target: string | Buffer): void {
+  const source = openRegular(from);
+  if (!source)
+    throw Object.assign(new Error(`${JSON.stringify(toText(from))} is no file any more`), { code: 'ENOENT' });
+  try {
+    const how = constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE;
+    copyFileSync(`/proc/self/fd/${source.fd}`, target, how);
+  } finally {
+    closeSync(source.fd);
+  }
 }
 
 /** Returns a part of a device number as glibc's makedev(3) packs it. */

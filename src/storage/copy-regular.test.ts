@@ -7,6 +7,7 @@ import {
   mkdtempSync,
   readFileSync,
   rmSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
@@ -79,4 +80,20 @@ test('a name that is taken stays as it is, and what is no small file (any more) 
     false,
   );
   assert.equal(lstatSync(grown, { throwIfNoEntry: false }), undefined);
+});
+
+test('what is in the place of a large file since it was seen is neither followed nor waited for', () => {
+  const from = made('seen', Buffer.alloc(300 * 1024));
+  const secret = made('secret', Buffer.alloc(300 * 1024, 'of the host'));
+  const stat = statOf(from) as never;
+  const to = join(directory, 'copy-of-seen');
+  for (const replace of [() => symlinkSync(secret, from), () => makeFifo(from)]) {
+    rmSync(from);
+    replace();
+    assert.throws(
+      () => copyInode(from, stat, to),
+      ({ code }: { code?: string }) => code === 'ENOENT' || code === 'ELOOP',
+    );
+    assert.equal(lstatSync(to, { throwIfNoEntry: false }), undefined);
+  }
 });
