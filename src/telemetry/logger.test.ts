@@ -88,7 +88,7 @@ test('secrets do not reach the log', () => {
   const auth = { username: 'u', password: 'hunter2', identitytoken: 'hunter2' };
   log.info(
     { password: 'hunter2', auth, list: [{ authorization: 'hunter2' }], proxy: 'http://me:hunter2@proxy:3128/x' },
-    'via https://me:hunter2@host/',
+    'via https://me:hunter2@host/ and https://me:p@hunter2@host/',
   );
   log.error(
     { err: notFound('no http://me:hunter2@host/', { cause: new Error('http://me:hunter2@inner/') }) },

@@ -49,7 +49,7 @@ const RECENT_LINES = 100;
 const RECENT_LINE_CHARS = 1000;
 const SCHEME_END = '://';
 /** Matches user and password in a URL. */
-const AUTHORITY = /[^\s/@:]+:[^\s/@]*@/y;
+const AUTHORITY = /[^\s/@:]+:[^\s/"]*@/y;
 
 export function createLogger({ level, format, rawLogs, isJournal = false, stream }: LoggerOptions): RootLogger {
   const colours = format === 'text' && !rawLogs && stream.isTTY === true;

@@ -140,7 +140,7 @@ function decoded(text: string): string {
   }
 }
 
-/** Returns a text whose addresses have no user and no password, for messages and records. */
+/** Returns a text whose addresses have no user and no password, which may have `@` in it, for messages and records. */
 export function withoutLogin(text: string): string {
-  return text.replace(/(https?:\/\/)[^/?#@\s]*@/gi, '$1xxxxx@');
+  return text.replace(/(https?:\/\/)[^/?#\s"]*@/gi, '$1xxxxx@');
 }

@@ -1,4 +1,5 @@
 /** Files at addresses. One whose server names its version is kept, and asked for again with that name. */
+import { createHash } from 'node:crypto';
 import { copyFile, constants, link, mkdir, mkdtemp, rename, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, invalid, isEngineError } from '../../errors/engine-error.js';
@@ -126,8 +127,11 @@ export class HttpSource {
   }
 }
 
-function keptOrder(url: string): KeptDirectoryOrder {
-  return { id: `http ${url}`, type: 'regular', description: `http url ${withoutLogin(url)}` };
+/** Names the content of an address for the cache, which writes names down: a login in it is a digest there. */
+export function keptOrder(url: string): KeptDirectoryOrder {
+  const shown = withoutLogin(url);
+  const login = shown === url ? '' : ` ${createHash('sha256').update(url).digest('hex')}`;
+  return { id: `http ${shown}${login}`, type: 'regular', description: `http url ${shown}` };
 }
 
 /** Both names stand for one file, which nobody changes; on two file systems it has to be copied. */
