@@ -78,7 +78,8 @@ export abstract class IncomingRequest {
     this.#requireShownBody();
     const type = this.header('content-type');
     if (type !== undefined || this.bodyLength !== 0) requireJsonType(type);
-    return (await readJson(this.body, this.bodyLength, this.match.route, this.#jsonParser)) as T;
+    const how = { parser: this.#jsonParser, isShown: this.isAuthorized };
+    return (await readJson(this.body, this.bodyLength, this.match.route, how)) as T;
   }
 
   async optionalJson<T>(): Promise<T | undefined> {

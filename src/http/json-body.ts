@@ -66,12 +66,19 @@ export function jsonLimitsOf({ method, pattern }: Pick<Route, 'method' | 'patter
 
 /**
  * Returns the value of a body. @param length is -1 when it is not known.
+ * @param order `isShown`: others have seen the body, and must have read the same in it.
  * @throws EngineError invalid when the body is no JSON or beyond the limits of the route; and as `RequestBody.collect`.
  */
-export async function readJson(body: RequestBody, length: number, route: Route, parser?: JsonParser): Promise<unknown> {
+export async function readJson(
+  body: RequestBody,
+  length: number,
+  route: Route,
+  { parser, isShown }: { readonly parser: JsonParser | undefined; readonly isShown: boolean },
+): Promise<unknown> {
   const scan = new JsonScan(jsonLimitsOf(route));
   if (length > 0) scan.expect(length);
   const bytes = length === 0 ? Buffer.alloc(0) : await body.collect((piece) => scan.take(piece));
-  const text = { bytes, isEmpty: scan.isEmpty, firstEnd: scan.firstEnd };
+  const { isEmpty, firstEnd, values } = scan;
+  const text = { bytes, isEmpty, firstEnd, ...(isShown && { values }) };
   return parser !== undefined && bytes.length > LARGE_BYTES ? parser(text) : parseScannedJson(text);
 }

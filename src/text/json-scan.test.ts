@@ -11,7 +11,7 @@ function read(text: string, size = 1000, limits = LIMITS): unknown {
   const bytes = Buffer.from(text);
   const scan = new JsonScan(limits);
   for (let at = 0; at < bytes.length; at += size) scan.take(bytes.subarray(at, at + size));
-  return parseScannedJson({ bytes, isEmpty: scan.isEmpty, firstEnd: scan.firstEnd });
+  return parseScannedJson({ bytes, isEmpty: scan.isEmpty, firstEnd: scan.firstEnd, values: scan.values });
 }
 
 /** The message of the invalid error, wherever the text is cut. */
@@ -53,6 +53,13 @@ test('faults of the text are told apart', () => {
   for (const text of ['{', '{"a":}', '[1 2]', '"a', 'nul', '}', '{"a" 1} {}', ',', '"\\', '{"a":"']) {
     assert.match(refusal(text), /^invalid JSON: /, text);
   }
+});
+
+test('two members of one name are refused where it is asked for', () => {
+  for (const text of ['{"a":1,"a":1}', '[{"a":{}},{"b":[],"\\u0062":3}]', '{"__proto__":1,"__proto__":2}'])
+    assert.equal(refusal(text), 'invalid JSON: an object has two members of one name', text);
+  const scanned = { bytes: Buffer.from('{"a":1,"a":2}'), isEmpty: false, firstEnd: undefined };
+  assert.deepEqual(parseScannedJson(scanned), { a: 2 });
 });
 
 test('what goes beyond a limit is refused by name, also when it is no JSON', () => {

@@ -46,6 +46,11 @@ export class JsonScan {
     return this.#where === 'before';
   }
 
+  /** Elements and members so far; an array or object without any counts as one. */
+  get values(): number {
+    return this.#values;
+  }
+
   /** Where the first complete value ends, when something else follows it. */
   get firstEnd(): number | undefined {
     return this.#firstEnd;

@@ -167,6 +167,14 @@ test('the body that a handler gets is the one that was shown, however it is fram
   };
   const count = async (): Promise<number> =>
     (await callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1')).length;
+  for (const twice of [
+    '{"HostConfig":{"Privileged":true},"HostConfig":{}}',
+    '{"Image":"a","HostConfig":{},"hostConfig":{}}',
+  ]) {
+    const options = { body: twice, headers: { 'Content-Type': 'application/json' } };
+    const { status, text } = await call(engine.socketPath, 'POST', '/containers/create', options);
+    assert.deepEqual([status, /two (members of one name|spellings)/.test(text)], [400, true], text);
+  }
   await plugin.set({ deny: [{ uri: '/containers/create', body: 'Privileged' }] });
   const before = await count();
   for (const [framing, bytes] of Object.entries(framings)) {

@@ -50,6 +50,9 @@ test('a wrong type is refused and names its field', () => {
       /PortBindings.80\/tcp\[0\].HostPort/,
     ],
     [{ Image: 'x', Labels: ['a'] }, /field Labels must be an object/],
+    [{ Image: 'x', image: 'y' }, /field Image is given in two spellings/],
+    [{ Image: 'x', HostConfig: { Privileged: true, privileged: null } }, /HostConfig.Privileged is given in two spell/],
+    [{ Image: 'x', HostConfig: {}, 'Ho\u017ftConfig': { Privileged: true } }, /field HostConfig is given in two spell/],
     [[], /field body must be an object/],
     [null, /config cannot be empty/],
     [

@@ -133,18 +133,23 @@ type Fields<S extends Shape> = { [K in keyof S]: S[K] extends Decoder<infer T> ?
 
 /** Decodes an object with known fields; a field whose decoder has no absent value is left out. */
 export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
-  const byLowerCase = new Map(Object.keys(shape).map((name) => [name.toLowerCase(), name]));
+  const byLowerCase = new Map(Object.keys(shape).map((name) => [folded(name), name]));
   const fill = (given: Readonly<Record<string, unknown>>, path: string): Fields<S> => {
     const values = new Map<string, unknown>();
     for (const [key, value] of Object.entries(given)) {
-      const name = Object.hasOwn(shape, key) ? key : byLowerCase.get(key.toLowerCase());
-      if (name !== undefined && value !== null) values.set(name, value);
+      const name = Object.hasOwn(shape, key) ? key : byLowerCase.get(folded(key));
+      if (name === undefined) continue;
+      // Which of them counts is another one for each reader, also for those who authorize requests.
+      if (values.has(name))
+        throw invalid(`invalid JSON: field ${fieldPath(path, name)} is given in two spellings`, {
+          code: 'INVALID_FIELD',
+        });
+      values.set(name, value);
     }
     const result: Record<string, unknown> = {};
     for (const [name, field] of Object.entries(shape)) {
-      const decoded = values.has(name)
-        ? field.decode(values.get(name), path === '' ? name : `${path}.${name}`)
-        : field.absent();
+      const value = values.get(name) ?? null;
+      const decoded = value === null ? field.absent() : field.decode(value, fieldPath(path, name));
       if (decoded !== undefined) result[name] = decoded;
     }
     return result as Fields<S>;
@@ -153,6 +158,15 @@ export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
     (value, path) => (isObject(value) ? fill(value, path) : fail(path, 'an object', value)),
     () => fill({}, ''),
   );
+}
+
+/** Returns what is equal for names that count as one: besides capitals, Go takes the long s for an s. */
+function folded(name: string): string {
+  return name.replaceAll('\u017f', 's').toLowerCase();
+}
+
+function fieldPath(path: string, name: string): string {
+  return path === '' ? name : `${path}.${name}`;
 }
 
 function required<T>(item: Decoder<T>, value: unknown, path: string): T {
