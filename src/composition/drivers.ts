@@ -48,6 +48,7 @@ import { BUILD, PRODUCT_VERSION } from '../version.js';
 import type { Base } from './base.js';
 import { createEngineMetrics, type EngineMetricsDeps } from './metrics.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
+import { QuickReader } from '../sys/files/quick-reader.js';
 
 const MAX_WORKERS = 3;
 
@@ -142,6 +143,10 @@ function composeRecords({ dataRoot, execRoot, live, reserve, log }: Base, store:
     {
       write: writeRecord,
       read: readRecord,
+      reader: () => {
+        const files = new QuickReader();
+        return (path) => readRecord(path, (at) => files.text(at));
+      },
       writeForRun: writeRunRecord,
       readForRun: readRunRecord,
       urgent: reserve.urgent,

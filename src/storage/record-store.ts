@@ -26,12 +26,16 @@ export function recordText(value: unknown): string {
 
 /**
  * Reads what `writeRecord` wrote; undefined when there is none.
+ * @param textOf reads the file, for those who read many of them.
  * @throws EngineError data-loss for a file that is damaged or of a newer version.
  */
-export async function readRecord(path: string): Promise<unknown> {
+export async function readRecord(
+  path: string,
+  textOf = (at: string): Promise<string> => readFile(at, 'utf8'),
+): Promise<unknown> {
   let text: string;
   try {
-    text = await readFile(path, 'utf8');
+    text = await textOf(path);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;

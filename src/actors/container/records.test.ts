@@ -18,6 +18,7 @@ function heldWrites(): { readonly io: RecordIo; readonly written: string[]; read
     write: (_, value) => write('durably', value),
     writeForRun: (_path, _durable, value) => write('for the run', value),
     read: async () => undefined,
+    reader: () => async () => undefined,
     readForRun: async () => undefined,
     urgent: (work) => work(),
     failed: (_, error) => assert.fail(String(error)),

@@ -16,6 +16,8 @@ import { makeDirectories } from '../../sys/files/make-directories.js';
 export interface RecordIo {
   write(path: string, value: unknown): Promise<void>;
   read(path: string): Promise<unknown>;
+  /** Returns what reads records as `read` does, and costs less for each of many. */
+  reader(): (path: string) => Promise<unknown>;
   /** Writes what counts instead of the file `durable` until that is written again, or the machine ends. */
   writeForRun(path: string, durable: string, value: unknown): Promise<void>;
   readForRun(path: string, durable: string): Promise<unknown>;
@@ -266,17 +268,18 @@ export class ContainerRecords {
     const removed: string[] = [];
     const retired: ContainerRecord[] = [];
     const damaged: { id: string; reason: string }[] = [];
+    const read = this.io.reader();
     const load = async (name: string): Promise<void> => {
       const dir = join(this.root, name);
       if (name.startsWith(REMOVED_PREFIX)) {
-        const record = (await this.io.read(join(dir, RECORD)).catch(() => undefined)) as ContainerRecord | undefined;
+        const record = (await read(join(dir, RECORD)).catch(() => undefined)) as ContainerRecord | undefined;
         if (record) return void retired.push(record);
         await rm(dir, { recursive: true, force: true });
         removed.push(name.slice(REMOVED_PREFIX.length));
         return;
       }
       try {
-        const saved = (await this.io.read(join(dir, RECORD))) as ContainerRecord | undefined;
+        const saved = (await read(join(dir, RECORD))) as ContainerRecord | undefined;
         const record = saved && (ahead.get(name) ?? saved);
         if (record) records.push({ ...(this.defaults && { defaults: this.defaults }), ...record });
         else {

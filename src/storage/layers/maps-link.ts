@@ -2,10 +2,10 @@
  * The users of a container's own are the text of a link in its directory, for the reason that the layer below is
  * (parent-link.ts).
  */
-import { readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataLoss } from '../../errors/engine-error.js';
 import type { IdMaps, IdRange } from '../../ports/id-maps.js';
+import type { QuickReader } from '../../sys/files/quick-reader.js';
 
 export const mapsLink = (directory: string): string => join(directory, 'id-maps');
 
@@ -17,11 +17,8 @@ export function mapsText({ uids, gids }: IdMaps): string {
 }
 
 /** Returns the maps of a container's directory; undefined without any. @throws EngineError data-loss. */
-export async function readMaps(directory: string): Promise<IdMaps | undefined> {
-  const text = await readlink(mapsLink(directory)).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return undefined;
-    throw error;
-  });
+export async function readMaps(directory: string, links: QuickReader): Promise<IdMaps | undefined> {
+  const text = await links.link(mapsLink(directory));
   if (text === undefined) return undefined;
   const [uids = [], gids = []] = text.split('/').map((part) => part.split(',').flatMap(parseRange));
   if (mapsText({ uids, gids }) !== text)

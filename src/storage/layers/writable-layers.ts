@@ -1,10 +1,11 @@
 /** The writable layers of containers: which exist, what lies below each, and who has it mounted. */
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, readlink, rename, symlink } from 'node:fs/promises';
+import { mkdir, readdir, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { conflict, internal, invalid, notFound, unavailable } from '../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import type { Digest } from '../../ports/storage.js';
+import { QuickReader } from '../../sys/files/quick-reader.js';
 import { letPass } from '../../sys/users/id-access.js';
 import type { StorageDriver } from '../drivers/driver.js';
 import { KeyedLock } from '../keyed-lock.js';
@@ -61,8 +62,9 @@ export class WritableLayers {
     const { layout, driver, trash } = this.deps;
     const removed: string[] = [];
     const mounted = new Set(await driver.recover());
+    const links = new QuickReader();
     for (const id of await readdir(layout.writable)) {
-      const parent = await readlink(parentLink(layout.container(id))).catch(() => undefined);
+      const parent = await links.link(parentLink(layout.container(id))).catch(() => undefined);
       const isMounted = mounted.has(id);
       if (parent !== undefined) {
         this.#layers.set(id, {
@@ -70,7 +72,7 @@ export class WritableLayers {
           parent: parent === NO_PARENT ? undefined : (parent as Digest),
           isBare: false,
           isBrief: false,
-          maps: await readMaps(layout.container(id)),
+          maps: await readMaps(layout.container(id), links),
           mounts: 0,
           isMounted,
         });
