@@ -12,6 +12,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, wr
 import { tmpdir } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { brotliCompressSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -134,14 +135,20 @@ export const { runCommandLine } = loadProgram(new URL(${JSON.stringify(basename(
   },
 });
 
-/** A module of functions whose code stays a text until the first of them is called. */
+/**
+ * A module of functions whose code is packed until the first of them is called: a text would be in memory twice, with
+ * the program's text and as a string of it.
+ */
 function lazily(text, names) {
   const functions = names.map((name) => `export const ${name} = (...args) => load().${name}(...args);`);
-  return `let exported;
+  const packed = brotliCompressSync(text).toString('base64');
+  return `import { brotliDecompressSync } from 'node:zlib';
+let exported;
 const load = () => {
   if (exported === undefined) {
     const module = { exports: {} };
-    new Function('module', 'exports', 'require', ${JSON.stringify(text)})(module, module.exports, require);
+    const text = brotliDecompressSync(Buffer.from(${JSON.stringify(packed)}, 'base64')).toString();
+    new Function('module', 'exports', 'require', text)(module, module.exports, require);
     exported = module.exports;
   }
   return exported;
