@@ -200,11 +200,7 @@ async function repair(file: EventFile): Promise<StoredEvent | undefined> {
     for (let length = Math.min(size, READ_BYTES); ; length = Math.min(size, length * 4)) {
       const { buffer } = await handle.read(Buffer.alloc(length), 0, length, size - length);
       const end = buffer.lastIndexOf(10) + 1;
-      const last = buffer
-        .toString('utf8', 0, end)
-        .split('\n')
-        .map(parseLine)
-        .findLast((event) => event !== undefined);
+      const last = lastOf(buffer.toString('utf8', 0, end).split('\n'));
       if (!last && length < size) continue;
       if (end < length) {
         file.bytes = size - length + end;
@@ -215,4 +211,13 @@ async function repair(file: EventFile): Promise<StoredEvent | undefined> {
   } finally {
     await handle.close();
   }
+}
+
+/** Returns the event of the last line that has one. Those before it are not looked at: they may be many. */
+function lastOf(lines: readonly string[]): StoredEvent | undefined {
+  for (const line of lines.toReversed()) {
+    const event = parseLine(line);
+    if (event !== undefined) return event;
+  }
+  return undefined;
 }
