@@ -55,7 +55,7 @@ export function composeBuildDoor(
   const agents = new AgentSockets(join(execRoot, 'agents'));
   const blobParts = { layers, pool: exportPool, tmpDir: temporary.tmpDir };
   const received = new ContextCache(join(root, 'contexts'), cache, {
-    writeFiles: (batch) => pool.run('build-write-files', batch, { transferList: [batch.bytes.buffer as ArrayBuffer] }),
+    writeFiles: (batch) => pool.run('build-write-files', batch),
     noteDigests: (digests) => pool.run('build-note-digests', digests),
   });
   const solver = new EngineSolver({

@@ -22,7 +22,7 @@ export interface SmallFile {
 
 export interface FileBatch {
   readonly files: readonly SmallFile[];
-  /** The bytes of the files, one after the other. */
+  /** The bytes of the files, one after the other; what follows the last of them is none. */
   readonly bytes: Uint8Array;
   /** The digests of the files are wanted, as kept-digests.ts has them. */
   readonly isDigested: boolean;

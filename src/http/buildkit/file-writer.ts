@@ -7,8 +7,8 @@ import { permissionsOf, splitTime } from './file-stat.js';
 import { JoinedPieces } from './joined-pieces.js';
 import type { Stat } from './proto/gen/session_pb.js';
 
-/** Pieces up to this size are joined before they are written. */
-const JOINED_BYTES = 256 * 1024;
+/** Pieces up to this size are joined before they are written; a file that is in memory has less. */
+export const JOINED_BYTES = 256 * 1024;
 
 export class FileWriter {
   readonly #path: string;
@@ -52,10 +52,11 @@ export class FileWriter {
 
   /**
    * Returns files that are in memory, for a thread that writes them in the place of `end`.
+   * @param memory has room for them, and takes their bytes.
    * @param isDigested their digests are wanted.
    */
-  static batch(files: readonly FileWriter[], isDigested: boolean): FileBatch {
-    const bytes = new Uint8Array(files.reduce((sum, { heldBytes }) => sum + heldBytes, 0));
+  static batch(files: readonly FileWriter[], memory: SharedArrayBuffer, isDigested: boolean): FileBatch {
+    const bytes = new Uint8Array(memory);
     let at = 0;
     for (const file of files) {
       bytes.set(file.#held.view(), at);

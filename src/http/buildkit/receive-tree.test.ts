@@ -219,13 +219,22 @@ test('digests of small files that have come are those that reading gives, and of
     LAST,
     ...names.flatMap((name, id) => [data(id, `+${name}`), data(id, '')]),
   ];
+  // All are on their way at once.
+  let batches = 0;
+  let begin = (): void => undefined;
+  const allThere = new Promise<void>((resolve) => (begin = resolve));
   await receiveTree({
     root,
     call: client(packets),
     progress: { bytes: () => undefined },
-    writeFiles: async (batch) => writeFiles(batch),
+    writeFiles: async (batch) => {
+      if (++batches === 4) begin();
+      await allThere;
+      return writeFiles(batch);
+    },
     noteDigests: async (records) => noteDigests({ path: digests, root, records }),
   });
+  for (const name of names) assert.equal(readFileSync(join(root, name), 'utf8'), `+${name}`);
   const lstat = (name: string): BigIntStats => lstatSync(join(root, name), { bigint: true });
   const known = new KeptDigests(digests, lstat('').dev);
   assert.ok(names.filter((name) => known.find(lstat(name)) !== undefined).length >= 256);

@@ -12,8 +12,9 @@ import type { WriteFiles } from '../../build/files/write-files.js';
 import type { CountBytes } from '../../ports/build.js';
 import { makeFifo, setTimes } from '../../sys/files/inode.js';
 import { isTurnOver, turn } from '../../text/turns.js';
+import { BatchMemory } from './batch-memory.js';
 import { kindOf, PathOrder, permissionsOf, splitTime } from './file-stat.js';
-import { FileWriter } from './file-writer.js';
+import { FileWriter, JOINED_BYTES } from './file-writer.js';
 import type { MessageCall } from './grpc-client.js';
 import { encode } from './grpc-messages.js';
 import { readPiece, requestPacket } from './packets.js';
@@ -92,6 +93,7 @@ class TreeReceiver {
   /** Complete files that wait for others, to be written together. */
   #batch: FileWriter[] = [];
   #batchBytes = 0;
+  readonly #memory = new BatchMemory(BATCH_BYTES + JOINED_BYTES);
   readonly #noteDigests: ReceiveOrder['noteDigests'];
   readonly #digests: Uint8Array[] = [];
   #digestBytes = 0;
@@ -292,7 +294,9 @@ class TreeReceiver {
     this.#batchBytes = 0;
     const isDigested = this.#noteDigests !== undefined && this.#digestBytes < MAX_RECORDS * RECORD_BYTES;
     const write = async (): Promise<void> => {
-      const records = await this.#writeFiles(FileWriter.batch(files, isDigested));
+      const memory = this.#memory.take();
+      const records = await this.#writeFiles(FileWriter.batch(files, memory, isDigested));
+      this.#memory.giveBack(memory);
       this.#digestBytes += records.length;
       this.#digests.push(records);
     };
