@@ -28,6 +28,9 @@ import { checkFileSystem, statusOf } from './probe.js';
 import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
 
 const SUBVOLUMES = [TREE, DIFFERENCE];
+/** So many snapshots for containers are made at a time, the first ones of them on libuv's threads. */
+const LANES = 4;
+const OWN_LANES = 2;
 /** The kernel has mostly gone through a deleted subvolume by then. */
 const FREE_AFTER_MS = 2_000;
 
@@ -83,7 +86,8 @@ class BtrfsDriver implements StorageDriver {
   /** The image of the last container. Most images of a build have one, for which no `start` is worth its while. */
   #lastImage: string | undefined;
   readonly #lanes = new KeyedLock();
-  #lane = 0;
+  /** Snapshots that are being made in the lanes. */
+  #underWay = 0;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -120,23 +124,28 @@ class BtrfsDriver implements StorageDriver {
     const { layout, workers, owner, leastBytes } = this.#parts;
     const sizeBytes = sizeFor(layout.root, options, leastBytes);
     const { image, differences } = originOf(below);
-    if (sizeBytes === undefined && (await this.#begin(join(directory, TREE), { image, differences }))) return;
     const isAgain = image === this.#lastImage;
     this.#lastImage = image;
     const make = (): Promise<void> =>
       workers.run('btrfs-make-container', { directory, image, differences, isAgain, sizeBytes, owner });
+    if (sizeBytes === undefined && (await this.#begin(join(directory, TREE), { image, differences }, make))) return;
     await (sizeBytes === undefined ? make() : keepingSizes(make));
   }
 
   /**
-   * Makes the tree of a container of an image that has had several, without a worker. Returns false, with nothing made,
-   * for all others. It is done by two at a time: what is on libuv's threads keeps others waiting.
+   * Makes the tree of a container of an image that has had several: mostly without a worker. The kernel makes snapshots
+   * that are wanted at the same time in one transaction, but what is on libuv's threads keeps others waiting, so the
+   * workers' threads do some.
    */
-  async #begin(tree: string, origin: Origin): Promise<boolean> {
+  async #begin(tree: string, origin: Origin, byWorker: () => Promise<void>): Promise<boolean> {
     const start = startFor(origin);
     if (start === undefined || !(await areSubvolumes([start, origin.image ?? '']))) return false;
-    this.#lane = 1 - this.#lane;
-    await this.#lanes.run(String(this.#lane), () => takeSnapshot(start, tree));
+    const lane = this.#underWay++ % LANES;
+    try {
+      await this.#lanes.run(String(lane), lane < OWN_LANES ? () => takeSnapshot(start, tree) : byWorker);
+    } finally {
+      this.#underWay--;
+    }
     return true;
   }
 
