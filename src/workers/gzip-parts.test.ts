@@ -3,10 +3,10 @@ import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { canDeflate } from '../sys/ffi/deflater.js';
-import { deflaterFor, type DeflatePart, isalDeflater, PART_BYTES as PART, zlibDeflater } from './deflate-part.js';
+import { deflaterFor, isalDeflater, PART_BYTES as PART, type PartDeflater, zlibDeflater } from './deflate-part.js';
 import { gzipInParts } from './gzip-parts.js';
 
-const WAYS: readonly { readonly name: string; readonly deflater: () => DeflatePart }[] = [
+const WAYS: readonly { readonly name: string; readonly deflater: () => PartDeflater }[] = [
   { name: 'zlib', deflater: () => zlibDeflater(4) },
   ...(canDeflate() ? [{ name: 'ISA-L', deflater: isalDeflater }] : []),
 ];
@@ -109,7 +109,8 @@ test('however fast parts are deflated, few of them wait for a slow reader', asyn
     for (; taken < 60; taken++) yield Buffer.alloc(PART);
   }
   let given = 0;
-  for await (const piece of gzipInParts(many(), (part) => Promise.resolve(part.subarray(0, 100)))) {
+  const fast: PartDeflater = { atOnce: 4, deflate: (part) => Promise.resolve(part.subarray(0, 100)) };
+  for await (const piece of gzipInParts(many(), fast)) {
     if (piece.length === 100) given += 1;
     assert.ok(taken - given < 10, `${taken} parts were read for ${given}`);
   }

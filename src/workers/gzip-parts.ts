@@ -3,13 +3,9 @@
  * same time; each has the end of the part before it as its dictionary, so next to nothing is lost. Joined in order, the
  * parts are one ordinary gzip member (RFC 1952). The same bytes give the same result, however they come in pieces.
  */
-import { availableParallelism } from 'node:os';
 import { crc32 } from 'node:zlib';
 import { bufferDied } from './buffer-collector.js';
-import { type DeflatePart, PART_BYTES, WINDOW_BYTES } from './deflate-part.js';
-
-/** One more than processors, for the time in which a part is sent; libuv has four threads for all of this process. */
-const MAX_AT_ONCE = Math.min(availableParallelism() + 1, 4);
+import { PART_BYTES, type PartDeflater, WINDOW_BYTES } from './deflate-part.js';
 
 /** No flags, no time, no extra flags, Unix: as zlib writes it for its middle levels. */
 const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
@@ -21,13 +17,16 @@ let running = 0;
 
 /**
  * Yields `chunks` compressed. A chunk may be used again as soon as the next one is asked for.
- * @param deflate is for this stream alone.
+ * @param deflater is for this stream alone.
  */
-export async function* gzipInParts(chunks: Iterable<Buffer>, deflate: DeflatePart): AsyncGenerator<Buffer, void, void> {
+export async function* gzipInParts(
+  chunks: Iterable<Buffer>,
+  deflater: PartDeflater,
+): AsyncGenerator<Buffer, void, void> {
   const waiting: Promise<Buffer>[] = [];
   const free: Buffer[] = [];
   // A stream that is alone has all processors; of many, each has one.
-  const isFull = (): boolean => running >= MAX_AT_ONCE || waiting.length >= MAX_AT_ONCE;
+  const isFull = (): boolean => Math.max(running, waiting.length) >= deflater.atOnce;
   let dictionary: Buffer | undefined;
   let checksum = 0;
   let length = 0;
@@ -37,7 +36,7 @@ export async function* gzipInParts(chunks: Iterable<Buffer>, deflate: DeflatePar
       checksum = crc32(part, checksum);
       length += part.length;
       for (let next = isFull() && waiting.shift(); next; next = isFull() && waiting.shift()) yield await next;
-      const compressed = compressPart(part, dictionary, deflate).finally(() => free.push(part));
+      const compressed = compressPart(part, dictionary, deflater).finally(() => free.push(part));
       // A failure is heard by who waits for the part. Without this, one that comes earlier would end the thread.
       compressed.catch(() => undefined);
       waiting.push(compressed);
@@ -54,10 +53,10 @@ export async function* gzipInParts(chunks: Iterable<Buffer>, deflate: DeflatePar
   yield Buffer.concat([LAST_BLOCK, sums]);
 }
 
-async function compressPart(part: Buffer, dictionary: Buffer | undefined, deflate: DeflatePart): Promise<Buffer> {
+async function compressPart(part: Buffer, dictionary: Buffer | undefined, deflater: PartDeflater): Promise<Buffer> {
   running += 1;
   try {
-    const compressed = await deflate(part, dictionary);
+    const compressed = await deflater.deflate(part, dictionary);
     bufferDied(compressed.length + WINDOW_BYTES);
     return compressed;
   } finally {
