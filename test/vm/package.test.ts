@@ -73,7 +73,7 @@ test('engined check tells what this machine gives', async () => {
 
 test('upgrades replace the daemon; containers go on, and nothing is missed', async (t) => {
   const ports = Array.from({ length: PORTS }, (_, at) => FIRST_PORT + at);
-  const published = ports.flatMap((port) => ['-p', `${port}:80`]);
+  const published = ports.flatMap((port) => ['-p', `0.0.0.0:${port}:80`]);
   await docker('run', '-d', '--name', 'web', ...published, ...SERVER);
   await docker('run', '-d', '-t', '--name', 'counter', 'box', 'sh', '-c', COUNTER);
   const states = (): Promise<string> =>
