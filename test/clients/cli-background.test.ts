@@ -153,7 +153,7 @@ describe('containers in the background', () => {
       image,
       'sh',
       '-c',
-      'trap "echo hup" HUP; echo ready; while :; do sleep 0.1; done',
+      'trap "echo hup" HUP; echo ready; while :; do sleep 1000 & wait; done',
     );
     await waitFor('the trap', async () => (await ok('logs', 'victim')) === 'ready');
     assert.equal(await ok('kill', '-s', 'HUP', 'victim'), 'victim');

@@ -153,7 +153,7 @@ describe('run', () => {
       image,
       'sh',
       '-c',
-      'trap "echo got it; exit 5" TERM; echo ready; while :; do sleep 0.1; done',
+      'trap "echo got it; exit 5" TERM; echo ready; sleep 1000 & wait',
     ]);
     await session.output(/ready/);
     session.kill('SIGTERM');

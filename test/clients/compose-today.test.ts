@@ -128,7 +128,7 @@ services:
   worker:
     <<: *common
     init: false
-    command: [sh, -c, 'trap "echo usr1" USR1; trap "echo bye; exit 3" TERM; echo up; while :; do sleep 0.1; done']
+    command: [sh, -c, 'trap "echo usr1" USR1; trap "echo bye; exit 3" TERM; echo up; while :; do sleep 99 & wait; done']
     depends_on: [db]
     networks: [back]
     volumes: ['./src:/src:ro', 'data:/data', 'memory:/memory']

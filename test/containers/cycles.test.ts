@@ -176,7 +176,7 @@ test(`one container and many clients (seed ${SEED})`, { timeout: 240_000 }, asyn
   const create = async (): Promise<void> => {
     const json = {
       Image: image,
-      Cmd: ['sh', '-c', 'trap "exit 7" TERM; while :; do sleep 0.01; done'],
+      Cmd: ['sh', '-c', 'trap "exit 7" TERM; sleep 1000 & wait'],
       StopSignal: 'TERM',
       HostConfig: { NetworkMode: 'none' },
     };

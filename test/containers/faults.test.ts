@@ -20,12 +20,7 @@ const COUNT = Number(process.env['FAULTS_COUNT'] ?? 25);
 const SEED = Number(process.env['FAULTS_SEED'] ?? 1);
 const CLIENTS = 4;
 const ANSWER_MS = 120_000;
-const COMMANDS = [
-  'sleep 1000',
-  'sleep 0.1; exit 3',
-  'trap "exit 7" TERM; while :; do sleep 0.05; done',
-  'exit 0',
-] as const;
+const COMMANDS = ['sleep 1000', 'sleep 0.1; exit 3', 'trap "exit 7" TERM; sleep 1000 & wait', 'exit 0'] as const;
 
 const cleanup = new Cleanup();
 const armed = join(fileURLToPath(new URL('.', import.meta.url)), `faults-${process.pid}`);

@@ -42,7 +42,7 @@ describe('stop', () => {
 
   test('after the grace it is KILL; the events say so', async () => {
     const since = now();
-    const id = await lives.runDetached('deaf', 'trap "" TERM; while :; do sleep 0.05; done', '--stop-timeout', '1');
+    const id = await lives.runDetached('deaf', 'trap "" TERM; exec sleep 1000', '--stop-timeout', '1');
     await sleep(300);
     const begun = Date.now();
     assert.equal((await lives.post('/containers/deaf/stop')).status, 204);
@@ -54,7 +54,7 @@ describe('stop', () => {
   });
 
   test('a negative timeout waits for ever, and another stop brings it forward', async () => {
-    await lives.runDetached('deaf', 'trap "" TERM; while :; do sleep 0.05; done');
+    await lives.runDetached('deaf', 'trap "" TERM; exec sleep 1000');
     await sleep(300);
     let answered = false;
     const patient = lives.post('/containers/deaf/stop?t=-1').then((reply) => ((answered = true), reply));

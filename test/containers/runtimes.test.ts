@@ -86,7 +86,7 @@ async function create(runtime: string, script: string, memory: object): Promise<
 
 /** A container's whole life under a runtime. */
 async function live(runtime: string): Promise<void> {
-  const waiting = 'echo begun; trap "exit 5" TERM; while :; do sleep 0.1; done';
+  const waiting = 'echo begun; trap "exit 5" TERM; sleep 1000 & wait';
   const id = await create(runtime, waiting, { Memory: 64 * MIB });
   try {
     await api('POST', `/containers/${id}/start`);

@@ -55,7 +55,7 @@ const exitCode = async (name: string): Promise<number> => {
 };
 
 test('containers get all of the shutdown timeout, and their own time where they name one', async () => {
-  const slow = "trap 'sleep 11; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
+  const slow = "trap 'sleep 11; exit 7' TERM; echo ready; sleep 1000 & wait";
   await engineOk(engine, ['run', '-d', '--name', 'slow', image, 'sh', '-c', slow]);
   await engineOk(engine, ['run', '-d', '--name', 'patient', '--stop-timeout', '-1', image, 'sh', '-c', slow]);
   await engineOk(engine, ['run', '-d', '--name', 'hasty', '--stop-timeout', '1', image, 'sh', '-c', slow]);

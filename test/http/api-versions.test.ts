@@ -42,7 +42,7 @@ const WEB_FLAGS = [
   '--cpu-quota',
   '50000',
 ];
-const WEB = 'echo up; trap exit TERM; while :; do sleep 0.1; done';
+const WEB = 'echo up; trap exit TERM; sleep 1000 & wait';
 
 async function shownOf(run: (...args: string[]) => Promise<string>): Promise<object> {
   const [shown] = JSON.parse(await run('inspect', 'web')) as {

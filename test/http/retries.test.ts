@@ -113,7 +113,7 @@ test('a start, a kill, a commit and an exec that are repeated are done once', as
   assert.equal((await post(`/containers/${short}/start`, 'a-new-key')).status, 204);
   assert.notEqual((await inspect(short)).State.StartedAt, ended.State.StartedAt);
 
-  const script = 'trap "echo got" USR1; echo ready; while :; do sleep 0.05; done';
+  const script = 'trap "echo got" USR1; echo ready; while :; do sleep 1000 & wait; done';
   const long = await run('long', 'sh', '-c', script);
   await waitFor('the trap', async () => (await logs(long)).includes('ready'));
   const signals = async (): Promise<number> => (await logs(long)).split('got').length - 1;

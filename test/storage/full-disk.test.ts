@@ -143,7 +143,7 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
     image,
     'sh',
     '-c',
-    'trap "exit 7" TERM; while :; do sleep 0.1; done',
+    'trap "exit 7" TERM; sleep 1000 & wait',
   ]);
   disk.fill();
   await engineOk(engine, ['stop', 'up']);

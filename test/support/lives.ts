@@ -36,7 +36,7 @@ interface Event {
 }
 
 /** Handles TERM and USR1, with exit codes of their own, and says when it does. */
-export const TRAP = 'trap "exit 7" TERM; trap "exit 8" USR1; echo ready; while :; do sleep 0.05; done';
+export const TRAP = 'trap "exit 7" TERM; trap "exit 8" USR1; echo ready; sleep 1000 & wait';
 
 export class Lives extends FileEngine {
   constructor() {
