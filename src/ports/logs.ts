@@ -43,6 +43,8 @@ export interface LogLedger {
     place: LogPlace,
     bytes: Readonly<Record<StreamName, Buffer>>,
   ): Promise<Readonly<Record<StreamName, number>>>;
+  /** Closes the log as `ContainerLog.close` does, but does not write the beginning of a line: its end is to come. */
+  leave(): Promise<void>;
 }
 
 /** The log of one container, open while it runs. */

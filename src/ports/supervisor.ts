@@ -160,6 +160,10 @@ export interface OutputSpool {
    * @throws EngineError when the log cannot be read.
    */
   begin(ledger: LogLedger): Promise<void>;
+  /** True while all that the log may not have is kept. */
+  readonly isKeeping: boolean;
+  /** Leaves what is kept to the next daemon. Nothing more may be read. */
+  leave(): void;
   /** Forgets what is kept: the log has it. */
   remove(): void;
 }

@@ -98,6 +98,28 @@ for (const driver of ['json-file', 'local']) {
     assert.deepEqual(failures, []);
   });
 
+  test(`${driver}: the beginning of a line is left to the next daemon, and is no record of its own`, async (t) => {
+    const { write, daemon, readStopped } = await scene(t, driver, {});
+    const first = await daemon();
+    write('stdout', 'whole\nbegin');
+    first.log.write('stdout', await take(first.outputs.stdout));
+    await first.log.ledger?.leave();
+    assert.ok(first.spool.isKeeping);
+    first.kill();
+    first.spool.leave();
+    assert.deepEqual(await logged(readStopped), ['whole']);
+    write('stdout', 'ning\n');
+    const second = await daemon();
+    for (const expected of ['begin', 'ning\n']) {
+      const piece = await take(second.outputs.stdout);
+      assert.equal(piece.toString(), expected);
+      second.log.write('stdout', piece);
+    }
+    await second.log.close();
+    second.kill();
+    assert.deepEqual(await logged(readStopped), ['whole', 'beginning']);
+  });
+
   test(`${driver}: a rotation before the end is noted, and counted when the end came before that`, async (t) => {
     const options = { 'max-size': '1k', 'max-file': '99', compress: 'true' };
     const { write, daemon, readStopped, path } = await scene(t, driver, options);

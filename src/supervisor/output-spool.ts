@@ -91,11 +91,19 @@ export class FileSpool implements OutputSpool {
     ledger.onProgress(() => this.#advance());
   }
 
-  remove(): void {
+  get isKeeping(): boolean {
+    return this.#ledger !== undefined;
+  }
+
+  leave(): void {
     for (const spool of this.#streams.values()) spool.close();
     this.#streams.clear();
     if (this.#noteFd !== undefined) closeSync(this.#noteFd);
     this.#noteFd = undefined;
+  }
+
+  remove(): void {
+    this.leave();
     removeSpool(this.#dir);
   }
 

@@ -108,6 +108,9 @@ test('requests, ports, containers and their output go on over upgrades', async (
     await load.abandon();
     await engineOk(engine, ['rm', '-f', 'counter']);
   });
+  const printed = (command: string): Promise<string> =>
+    engineOk(engine, ['exec', 'web', 'sh', '-c', `${command} > /proc/1/fd/1`]);
+  await printed('printf begin');
   for (let round = 0; round < UPGRADES; round++) {
     const before = daemonPid();
     const { code, output } = await upgrade();
@@ -116,6 +119,10 @@ test('requests, ports, containers and their output go on over upgrades', async (
     await waitFor('the predecessor to end', () => !existsSync(`/proc/${before}/exe`));
   }
   assert.equal(await engineOk(engine, ['inspect', '-f', '{{.State.Pid}}', 'web', 'counter']), pids);
+  await printed('echo ning');
+  await waitFor('a line that was begun before', async () =>
+    /^\S+ beginning\n?$/.test(await engineOk(engine, ['logs', '-t', 'web'])),
+  );
   await load.end({
     stop: () => engineOk(engine, ['exec', 'counter', 'touch', '/stop']),
     logs: () => engineOk(engine, ['logs', 'counter']),

@@ -88,7 +88,7 @@ export class FileLog implements ContainerLog, LiveLog {
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.#close();
+    this.#closing ??= this.#close(this.#writer.end());
     return this.#closing;
   }
 
@@ -122,8 +122,8 @@ export class FileLog implements ContainerLog, LiveLog {
     return block;
   }
 
-  async #close(): Promise<void> {
-    await this.#writer.end();
+  async #close(written: Promise<void>): Promise<void> {
+    await written;
     this.#drops.tell();
     await this.file.seal();
     this.#isClosed = true;
@@ -145,6 +145,7 @@ export class FileLog implements ContainerLog, LiveLog {
       onProgress: (callback) => (this.#onProgress = callback),
       loggedSince: (place, bytes) =>
         loggedSince(place, bytes, { path: this.file.path, segment: this.file.segment, format: this.format }),
+      leave: () => (this.#closing ??= this.#close(this.#writer.flushed())),
     };
   }
 

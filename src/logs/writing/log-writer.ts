@@ -123,6 +123,11 @@ export class LogWriter {
 
   /** Writes what is left of unfinished lines, and waits for the disk. */
   async end(): Promise<void> {
+    this.#endLines();
+    await this.flushed();
+  }
+
+  #endLines(): void {
     const now = this.#now();
     for (const stream of ['stdout', 'stderr'] as const) {
       const state = this.#streams[stream];
@@ -132,7 +137,6 @@ export class LogWriter {
       this.#took(stream, state.givenBytes);
     }
     this.#drain();
-    await this.flushed();
   }
 
   /** Writes as many complete lines as fit into one buffer and one file; otherwise one line, or the beginning of one. */

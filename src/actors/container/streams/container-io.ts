@@ -182,9 +182,9 @@ export class ContainerIo {
     this.#endParted = undefined;
   }
 
-  async #end(log: ContainerLog): Promise<void> {
+  async #end(log: ContainerLog, close = (): Promise<void> => log.close()): Promise<void> {
     this.#droppedLines = log.droppedLines;
-    await log.close();
+    await close();
     this.#droppedLines = log.droppedLines;
   }
 
@@ -201,8 +201,8 @@ export class ContainerIo {
   }
 
   /**
-   * Leaves a running container to the next daemon: all that was read is logged, also the beginning of a line, and the
-   * rest stays in the FIFOs.
+   * Leaves a running container to the next daemon: the lines that were read are logged. The beginning of a line is left
+   * in the spool, if there is one, because it would be a record of its own in the log. The rest stays in the FIFOs.
    */
   async leave(): Promise<void> {
     const [stdio, log] = [this.#stdio, this.#log];
@@ -215,8 +215,11 @@ export class ContainerIo {
       for (let chunk = takeFrom(source); chunk !== null; chunk = takeFrom(source)) log?.write(stream, chunk);
       source?.destroy();
     }
-    if (log) await this.#end(log);
-    stdio?.spool?.remove();
+    const { spool } = stdio ?? {};
+    const ledger = spool?.isKeeping === true ? log?.ledger : undefined;
+    if (log) await this.#end(log, ledger && (() => ledger.leave()));
+    if (ledger) spool?.leave();
+    else spool?.remove();
   }
 
   /** Ends the streams of all clients, because the container is gone. */
