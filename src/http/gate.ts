@@ -21,6 +21,8 @@ export interface RequestSummary {
 
 export interface PendingExchange {
   abort(): void;
+  /** True while its reply depends on somebody besides the daemon, if only on a client that has not sent all of it. */
+  readonly waitsForOthers: boolean;
   summary(): RequestSummary;
 }
 

@@ -74,6 +74,11 @@ export abstract class IncomingRequest {
     return length === '' ? 0 : Number(length);
   }
 
+  /** True while its reply depends on somebody besides the daemon, if only on a client that has not sent all of it. */
+  get waitsForOthers(): boolean {
+    return this.match.route.waitsForOthers || (this.bodyLength !== 0 && !this.body.complete);
+  }
+
   async json<T>(): Promise<T> {
     this.#requireShownBody();
     const type = this.header('content-type');

@@ -44,9 +44,10 @@ export interface Listener {
   /** Returns the requests that have no complete reply now; hijacked connections are not among them. */
   inFlight(): readonly RequestSummary[];
   /**
-   * Stops accepting, ends idle connections, cuts off after the limit replies that are still in flight, and after five
-   * times as long requests that nobody has begun to answer. Hijacked connections are not touched: they belong to
-   * whoever hijacked them. Idempotent.
+   * Stops accepting, ends idle connections, cuts off after the limit replies that are still in flight. Requests that
+   * nobody has begun to answer are cut off after five times as long if they wait for others than the daemon, and after
+   * twenty times as long otherwise. Hijacked connections are not touched: they belong to whoever hijacked them.
+   * Idempotent.
    */
   close(limitMs: number): Promise<void>;
 }
@@ -70,8 +71,13 @@ const RESERVED_DESCRIPTORS = 0.25;
 const FIRST_REQUEST_MS = 1000;
 /** So many such connections are passed on; each takes a place in the service manager's store. */
 const MAX_PASSED = 256;
-/** Requests without the beginning of a reply may take so many times the limit of a close. */
-const UNANSWERED_LIMITS = 5;
+/** Requests that wait for others, and have no beginning of a reply, may take so many times the limit of a close. */
+const WAITING_LIMITS = 5;
+/**
+ * The daemon's own work may take so many times that limit. It has an end, which is worth more than an early next
+ * process: a request that changes something may be done already, and only its reply wait for a slow disk.
+ */
+const WORKING_LIMITS = 20;
 /** Pause between looks at the replies that are still being sent. */
 const REPLYING_MS = 2;
 /** Pause of accepting when the system has no descriptors or memory left. */
@@ -251,7 +257,9 @@ async function drain(gate: Gate, limitMs: number): Promise<void> {
   await idleWithin(limitMs);
   // A reply that has begun is mostly one that follows something, and has no end of its own.
   for (const exchange of gate.pending) if (exchange.summary().phase !== 'open') exchange.abort();
-  await idleWithin(UNANSWERED_LIMITS * limitMs - limitMs);
+  await idleWithin(WAITING_LIMITS * limitMs - limitMs);
+  for (const exchange of gate.pending) if (exchange.waitsForOthers) exchange.abort();
+  await idleWithin((WORKING_LIMITS - WAITING_LIMITS) * limitMs);
   const giveUpAt = performance.now() + limitMs;
   over.abort();
   for (const exchange of gate.pending) exchange.abort();

@@ -35,6 +35,11 @@ export interface Route {
   readonly upload: UploadPart | undefined;
   /** Absent on routes whose requests cannot be repeated under a key. */
   readonly retry: Retry | undefined;
+  /**
+   * True where a container, a plugin, a registry or the client decides how long a request takes, and not the daemon
+   * alone: the daemon's end waits less for it.
+   */
+  readonly waitsForOthers: boolean;
 }
 
 /** The `retry` of a route whose requests are done once, and answered alike when they come again. */
@@ -54,8 +59,9 @@ export function route(
     readonly body?: BodyKind;
     readonly upload?: UploadPart;
     readonly retry?: Retry;
+    readonly waitsForOthers?: boolean;
   } = {},
 ): Route {
-  const { hijack, body = 'json', upload, retry } = options;
-  return { method, pattern, handler, hijack, body, upload, retry };
+  const { hijack, body = 'json', upload, retry, waitsForOthers = body === 'archive' } = options;
+  return { method, pattern, handler, hijack, body, upload, retry, waitsForOthers };
 }

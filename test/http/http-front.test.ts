@@ -255,6 +255,29 @@ test('closing lets what is in flight end, and cuts off what outlasts the limit',
   waiting.close();
 });
 
+test('closing waits longer for work of the daemon than for what waits for others', async () => {
+  const socketPath = join(at.dir, 'working.sock');
+  const listener = await at.front.listen({ kind: 'unix', path: socketPath });
+  let finish = (): void => undefined;
+  at.waited = new Promise((resolve) => (finish = resolve));
+  const [working, hanging, unsent] = [
+    await RawConnection.open(socketPath),
+    await RawConnection.open(socketPath),
+    await RawConnection.open(socketPath),
+  ];
+  working.write('POST /work HTTP/1.1\r\nHost: x\r\n\r\n');
+  hanging.write('GET /hang HTTP/1.1\r\nHost: x\r\n\r\n');
+  unsent.write('PUT /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\nabc');
+  await waitFor('all to be in flight', () => listener.inFlight().length === 3);
+  const closed = listener.close(100);
+  assert.deepEqual(await Promise.all([hanging.readToEnd(), unsent.readToEnd()]), [Buffer.alloc(0), Buffer.alloc(0)]);
+  finish();
+  assert.match((await working.readToEnd()).toString(), /^HTTP\/1.1 204 /);
+  await closed;
+  at.waited = undefined;
+  for (const connection of [working, hanging, unsent]) connection.close();
+});
+
 test('many connections come and go without leaving descriptors or losing requests', async () => {
   await sleep(100);
   const before = openDescriptors();

@@ -28,7 +28,7 @@ export class TestFront {
   /** Handlers leave here what they saw, by the path's last segment. */
   readonly seen = new Map<string, string>();
   received = 0;
-  /** The route /wait answers after this, or else in a while. */
+  /** The routes /wait and /work answer after this, or else in a while. */
   waited: Promise<void> | undefined;
   sent = 0;
   readonly logger: Logger = {
@@ -99,13 +99,22 @@ export class TestFront {
       stream.write('{"StatusCode":0}\n');
       stream.end();
     }),
-    route('GET', '/hang', async (x) => {
-      x.onClose(() => {
-        throw new Error('a bug in a callback');
-      });
-      await new Promise<void>((resolve) => x.onClose(resolve));
-      this.seen.set('hang', x.signal.aborted ? 'aborted' : 'replied');
+    route('POST', '/work', async (x) => {
+      await (this.waited ?? sleep(300));
+      x.sendEmpty(204);
     }),
+    route(
+      'GET',
+      '/hang',
+      async (x) => {
+        x.onClose(() => {
+          throw new Error('a bug in a callback');
+        });
+        await new Promise<void>((resolve) => x.onClose(resolve));
+        this.seen.set('hang', x.signal.aborted ? 'aborted' : 'replied');
+      },
+      { waitsForOthers: true },
+    ),
     route(
       'POST',
       '/containers/{id...}/attach',

@@ -180,26 +180,33 @@ function lifeRoutes(deps: ContainerRouteDeps): Route[] {
   return [
     route('POST', '/containers/{name...}/start', (x) => start(x, deps), { retry: ONCE }),
 
-    route('POST', '/containers/{name...}/stop', (x) => done(x, containers.stop(named(x).id, stopOptions(x)))),
-
-    route('POST', '/containers/{name...}/restart', async (x) => {
-      const record = named(x);
-      try {
-        await containers.restart(record.id, stopOptions(x));
-      } catch (error) {
-        throw new EngineError('internal', `Cannot restart container ${x.param('name')}: ${messageOf(error)}`, {
-          cause: error,
-        });
-      }
-      x.sendEmpty(204);
+    route('POST', '/containers/{name...}/stop', (x) => done(x, containers.stop(named(x).id, stopOptions(x))), {
+      waitsForOthers: true,
     }),
+
+    route(
+      'POST',
+      '/containers/{name...}/restart',
+      async (x) => {
+        const record = named(x);
+        try {
+          await containers.restart(record.id, stopOptions(x));
+        } catch (error) {
+          throw new EngineError('internal', `Cannot restart container ${x.param('name')}: ${messageOf(error)}`, {
+            cause: error,
+          });
+        }
+        x.sendEmpty(204);
+      },
+      { waitsForOthers: true },
+    ),
 
     route('POST', '/containers/{name...}/kill', (x) => kill(x, deps), { retry: ONCE }),
 
     route('POST', '/containers/{name...}/pause', (x) => done(x, containers.pause(named(x).id))),
     route('POST', '/containers/{name...}/unpause', (x) => done(x, containers.unpause(named(x).id))),
 
-    route('POST', '/containers/{name...}/wait', (x) => wait(x, deps)),
+    route('POST', '/containers/{name...}/wait', (x) => wait(x, deps), { waitsForOthers: true }),
   ];
 }
 

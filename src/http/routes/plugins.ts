@@ -36,27 +36,22 @@ export function pluginRoutes({ plugins, maker }: PluginRouteDeps): Route[] {
       x.sendEmpty(200);
     }),
 
-    route('POST', '/plugins/{name...}/enable', async (x) => {
-      const timeoutSeconds = x.query.integer('timeout') ?? 0;
-      if (timeoutSeconds < 0) throw invalid('negative value is invalid for timeout', { code: 'QUERY_INTEGER' });
-      await plugins.enable(x.param('name'), timeoutSeconds);
-      x.sendEmpty(200);
-    }),
-
-    route('POST', '/plugins/{name...}/disable', async (x) => {
-      await plugins.disable(x.param('name'), x.query.flag('force'));
-      x.sendEmpty(200);
-    }),
+    ...switchRoutes(plugins),
 
     route('POST', '/plugins/{name...}/set', async (x) => {
       await plugins.set(x.param('name'), decodeWords(await x.json<unknown>()));
       x.sendEmpty(204);
     }),
 
-    route('GET', '/plugins/privileges', async (x) => {
-      const credentials = decodeCredentials(x.header('x-registry-auth'));
-      x.sendJson(200, await maker.privileges(x.query.text('remote'), credentials, x.signal));
-    }),
+    route(
+      'GET',
+      '/plugins/privileges',
+      async (x) => {
+        const credentials = decodeCredentials(x.header('x-registry-auth'));
+        x.sendJson(200, await maker.privileges(x.query.text('remote'), credentials, x.signal));
+      },
+      { waitsForOthers: true },
+    ),
 
     route('POST', '/plugins/pull', async (x) => {
       const order = await pullOrder(x);
@@ -83,6 +78,32 @@ export function pluginRoutes({ plugins, maker }: PluginRouteDeps): Route[] {
         x.sendEmpty(204);
       },
       { body: 'archive' },
+    ),
+  ];
+}
+
+function switchRoutes(plugins: Plugins): Route[] {
+  return [
+    route(
+      'POST',
+      '/plugins/{name...}/enable',
+      async (x) => {
+        const timeoutSeconds = x.query.integer('timeout') ?? 0;
+        if (timeoutSeconds < 0) throw invalid('negative value is invalid for timeout', { code: 'QUERY_INTEGER' });
+        await plugins.enable(x.param('name'), timeoutSeconds);
+        x.sendEmpty(200);
+      },
+      { waitsForOthers: true },
+    ),
+
+    route(
+      'POST',
+      '/plugins/{name...}/disable',
+      async (x) => {
+        await plugins.disable(x.param('name'), x.query.flag('force'));
+        x.sendEmpty(200);
+      },
+      { waitsForOthers: true },
     ),
   ];
 }

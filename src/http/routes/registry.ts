@@ -29,29 +29,39 @@ export function registryRoutes({ images, pushes, queries }: RegistryRouteDeps): 
         const identityToken = await queries.login(address, credentials, x.signal);
         x.sendJson(200, { IdentityToken: identityToken, Status: 'Login Succeeded' });
       },
-      { body: 'secret' },
+      { body: 'secret', waitsForOthers: true },
     ),
 
-    route('GET', '/images/search', async (x) => {
-      const selection = decodeSearch(
-        x.query.text('term'),
-        x.query.integer('limit'),
-        parseFilters(x.query.text('filters')),
-      );
-      const found = await queries.search(selection, decodeCredentials(x.header('x-registry-auth')), x.signal);
-      x.sendJson(200, found.map(searchJson));
-    }),
+    route(
+      'GET',
+      '/images/search',
+      async (x) => {
+        const selection = decodeSearch(
+          x.query.text('term'),
+          x.query.integer('limit'),
+          parseFilters(x.query.text('filters')),
+        );
+        const found = await queries.search(selection, decodeCredentials(x.header('x-registry-auth')), x.signal);
+        x.sendJson(200, found.map(searchJson));
+      },
+      { waitsForOthers: true },
+    ),
 
-    route('GET', '/distribution/{name...}/json', async (x) => {
-      const name = x.param('name');
-      if (isDigest(name) || /^[a-f0-9]{64}$/.test(name))
-        throw invalid('no manifest found for full image ID', { code: 'INVALID_REFERENCE' });
-      const reference = withDefaultTag(parseReference(name));
-      x.sendJson(
-        200,
-        remoteJson(await queries.inspect(reference, decodeCredentials(x.header('x-registry-auth')), x.signal)),
-      );
-    }),
+    route(
+      'GET',
+      '/distribution/{name...}/json',
+      async (x) => {
+        const name = x.param('name');
+        if (isDigest(name) || /^[a-f0-9]{64}$/.test(name))
+          throw invalid('no manifest found for full image ID', { code: 'INVALID_REFERENCE' });
+        const reference = withDefaultTag(parseReference(name));
+        x.sendJson(
+          200,
+          remoteJson(await queries.inspect(reference, decodeCredentials(x.header('x-registry-auth')), x.signal)),
+        );
+      },
+      { waitsForOthers: true },
+    ),
 
     route('POST', '/images/{name...}/push', async (x) => {
       const credentials = await pushCredentials(x);
