@@ -34,18 +34,8 @@ if [ -n "$BUILDKIT_SCAN_SOURCE_EXTRAS" ]; then
 fi
 case "$BUILDKIT_SCAN_MODE$BUILDKIT_SCAN_mode" in
   end) exit 7 ;;
-  link) ln -s /etc/passwd a.spdx.json ;;
   host) ln -s ../../../../../../etc/hostname a.spdx.json ;;
-  fifo) mkfifo a.spdx.json ;;
-  directory) mkdir a.spdx.json ;;
-  json) echo '{"predicateType": ' > a.spdx.json ;;
   two) cat sbom.spdx.json sbom.spdx.json > a.spdx.json ;;
-  type) statement a https://example.test/other / > a.spdx.json ;;
-  list) echo '["predicateType"]' > a.spdx.json ;;
-  deep) i=0; while [ $i -lt 200 ]; do printf '['; i=$((i + 1)); done > a.spdx.json ;;
-  huge) dd if=/dev/zero of=a.spdx.json bs=1M count=1 seek=50 2>/dev/null ;;
-  together) for n in 1 2; do dd if=/dev/zero of=$n.spdx.json bs=1M count=1 seek=39 2>/dev/null; done ;;
-  many) i=0; while [ $i -lt 1001 ]; do : > $i.spdx.json; i=$((i + 1)); done ;;
 esac
 `;
 
@@ -172,21 +162,12 @@ describe('docker build --sbom', { skip }, () => {
     assert.deepEqual(statementsIn('none.tar').statements[0]?.predicate.files, ['*', null]);
   });
 
+  // Each kind of file and text that is refused: src/build/outputs/read-statements.test.ts.
   test('believes nothing of what the program leaves', async () => {
     const refusals: readonly [mode: string, text: RegExp][] = [
       ['end', /process "\/scan" did not complete successfully: exit code: 7/],
-      ['link', /"a.spdx.json" of the scan is not a regular file/],
       ['host', /"a.spdx.json" of the scan is not a regular file/],
-      ['fifo', /"a.spdx.json" of the scan is not a regular file/],
-      ['directory', /"a.spdx.json" of the scan is not a regular file/],
-      ['json', /cannot decode in-toto statement "a.spdx.json": invalid JSON/],
       ['two', /cannot decode in-toto statement "a.spdx.json": unexpected content after JSON/],
-      ['type', /bundle entry "https:\/\/example.test\/other" of "a.spdx.json" does not match required predicate type/],
-      ['list', /bundle entry "" of "a.spdx.json" does not match required predicate type/],
-      ['deep', /cannot decode in-toto statement "a.spdx.json": invalid JSON: exceeded max depth/],
-      ['huge', /"a.spdx.json" exceeds 41943040 bytes/],
-      ['together', /the files of the scan exceed 67108864 bytes/],
-      ['many', /the scan has left more than 1000 files/],
     ];
     for (const [mode, text] of refusals) {
       const refused = await buildx.run(['build', sbom(`,MODE=${mode}`), '-o', 'type=local,dest=../no', '.'], {
