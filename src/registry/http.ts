@@ -49,8 +49,11 @@ export interface HttpRequest {
   readonly tls: TlsSettings;
   readonly limits: HttpLimits;
   readonly signal?: AbortSignal | undefined;
+  /** False when a redirect is an answer like others. */
+  readonly isRedirected?: boolean;
 }
 
+const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const MAX_REDIRECTS = 10;
 const MAX_DISCARDED_BYTES = 64 << 10;
 const IDLE_SOCKET_MS = 15_000;
@@ -103,7 +106,7 @@ export async function sendRequest(request: HttpRequest): Promise<IncomingMessage
   for (let hop = 0; ; hop++) {
     const response = await sendFresh(current);
     const location = response.headers.location;
-    const redirects = [301, 302, 303, 307, 308].includes(response.statusCode ?? 0);
+    const redirects = request.isRedirected !== false && REDIRECTS.has(response.statusCode ?? 0);
     if (!redirects || location === undefined || (request.method !== 'GET' && request.method !== 'HEAD'))
       return response;
     discard(response);

@@ -311,6 +311,40 @@ describe('git repositories', () => {
     server.wantedLogin = '';
   });
 
+  test('that have moved are followed, and a login stays with its server', async () => {
+    const basic = `basic ${Buffer.from('x-access-token:hidden').toString('base64')}`;
+    const away = server.url.replace('127.0.0.1', 'localhost');
+    const refs = '/info/refs?service=git-upload-pack';
+    for (const [name, to] of [
+      ['old', '/moved/older.git'],
+      ['older', '/git/module.git'],
+      ['gone', `${away}/git/module.git`],
+    ])
+      server.page(`/moved/${name}.git/info/refs`, (_request, response) =>
+        response.writeHead(301, { location: `${to}${refs}` }).end(),
+      );
+    const secret = (id: string): Promise<Buffer | undefined> =>
+      Promise.resolve(id === 'GIT_AUTH_TOKEN' ? Buffer.from('hidden') : undefined);
+    server.wantedLogin = basic;
+    const module = server.git(join(server.directory, 'module'), 'rev-parse', 'HEAD').trim();
+    server.commit('holder', { top: 'top' });
+    server.addModule('holder', 'sub', `${server.url}/moved/older.git`, module);
+    await look(load(`${server.url}/moved/old.git`, { secret }), (source) =>
+      assert.deepEqual(files(source), ['inside']),
+    );
+    await look(load(`${server.url}/git/holder.git`, { secret }), (source) =>
+      assert.ok(files(source).includes('sub/inside')),
+    );
+    server.wantedLogin = '';
+    server.visitors.length = 0;
+    await look(load(`${server.url}/moved/gone.git`, { secret }), (source) =>
+      assert.deepEqual(files(source), ['inside']),
+    );
+    const elsewhere = server.visitors.filter(({ host }) => host?.startsWith('localhost'));
+    assert.ok(elsewhere.length > 1);
+    assert.deepEqual([...new Set(elsewhere.map(({ login }) => login))], ['']);
+  });
+
   test('that never answer are given up at once, with all processes', async () => {
     const silent = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => silent.once('listening', resolve));

@@ -15,6 +15,8 @@ export class SourceServer {
   /** Lines such as `GET /path`, and the values of the headers that log in. */
   readonly asked: string[] = [];
   readonly logins: string[] = [];
+  /** By which name the server was called, with which login. */
+  readonly visitors: { readonly host: string | undefined; readonly login: string }[] = [];
   /** Repositories want this header. */
   wantedLogin = '';
   readonly #pages = new Map<string, Handler>();
@@ -96,6 +98,7 @@ export class SourceServer {
     this.asked.push(`${request.method} ${pathname}`);
     const login = request.headers.authorization ?? '';
     this.logins.push(login);
+    this.visitors.push({ host: request.headers.host, login });
     const page = this.#pages.get(pathname);
     if (page !== undefined) page(request, response);
     else if (!pathname.startsWith('/git/')) response.writeHead(404).end('nothing is here');

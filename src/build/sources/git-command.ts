@@ -1,6 +1,7 @@
 /** Runs git with nothing of the machine's or a user's configuration, without hooks, prompts and local transports. */
 import { internal } from '../../errors/engine-error.js';
 import { proxyVariables } from '../../registry/proxy.js';
+import { GitMoves, type HttpLogin } from './git-moves.js';
 import type { RunGitOutput } from './run-git.js';
 import type { SourceTasks } from './source-tasks.js';
 
@@ -31,8 +32,7 @@ const CONFIGURATION: readonly (readonly [string, string])[] = [
 const PASSED_ON = ['PATH', 'SSL_CERT_FILE', 'SSL_CERT_DIR'];
 
 export interface GitAccess {
-  /** `http.https://host/.extraheader` and the header that logs in there. */
-  readonly header: readonly [key: string, value: string] | undefined;
+  readonly login: HttpLogin | undefined;
   /** The socket of an agent. */
   readonly agent: string | undefined;
 }
@@ -59,19 +59,27 @@ export class GitCommand {
     return stdout;
   }
 
-  attempt(args: readonly string[], { directory, access, isLocal = false }: GitRun): Promise<RunGitOutput> {
-    const variables = environmentOf(access, isLocal);
-    return this.tasks.runGit(
-      { args, directory, variables },
-      ({ stream, bytes }) => this.output?.(stream, Buffer.from(bytes)),
-      this.signal,
-    );
+  async attempt(args: readonly string[], { directory, access, isLocal = false }: GitRun): Promise<RunGitOutput> {
+    const moves = access?.login === undefined ? undefined : new GitMoves(access.login, this.signal);
+    for (;;) {
+      const variables = environmentOf(access, moves?.configuration(args) ?? [], isLocal);
+      const result = await this.tasks.runGit(
+        { args: moves?.replace(args) ?? args, directory, variables },
+        ({ stream, bytes }) => this.output?.(stream, Buffer.from(bytes)),
+        this.signal,
+      );
+      if (result.exitCode === 0 || !(await moves?.follow(result.stderr))) return result;
+    }
   }
 }
 
 /** Secrets are in the variables only, which other users cannot see. */
-function environmentOf(access: GitAccess | undefined, isLocal: boolean): Record<string, string> {
-  const pairs = access?.header === undefined ? CONFIGURATION : [...CONFIGURATION, access.header];
+function environmentOf(
+  access: GitAccess | undefined,
+  moves: readonly (readonly [key: string, value: string])[],
+  isLocal: boolean,
+): Record<string, string> {
+  const pairs = [...CONFIGURATION, ...loginConfiguration(access?.login), ...moves];
   const configuration = pairs.flatMap(([key, value], index) => [
     [`GIT_CONFIG_KEY_${index}`, key],
     [`GIT_CONFIG_VALUE_${index}`, value],
@@ -91,4 +99,13 @@ function environmentOf(access: GitAccess | undefined, isLocal: boolean): Record<
     GIT_SSH_VARIANT: 'ssh',
     ...(access?.agent !== undefined && { SSH_AUTH_SOCK: access.agent }),
   };
+}
+
+/** The login is for one server, whatever it answers. */
+function loginConfiguration(login: HttpLogin | undefined): readonly (readonly [key: string, value: string])[] {
+  if (login === undefined) return [];
+  return [
+    [`http.${login.origin}/.extraheader`, `Authorization: ${login.value}`],
+    [`http.${login.origin}/.followRedirects`, 'false'],
+  ];
 }

@@ -159,19 +159,19 @@ interface OpenAccess {
   close(): Promise<void>;
 }
 
-const NOTHING: OpenAccess = { access: { header: undefined, agent: undefined }, close: () => Promise.resolve() };
+const NOTHING: OpenAccess = { access: { login: undefined, agent: undefined }, close: () => Promise.resolve() };
 
 /** Asks the client for what logs in: an agent for SSH, a secret for HTTP. */
 async function openAccess({ scheme, host, login }: GitReference, { secret, sshAgent }: GitOrder): Promise<OpenAccess> {
   if (scheme === 'ssh') {
     const agent = await sshAgent?.('default');
     if (agent === undefined) return NOTHING;
-    return { access: { header: undefined, agent: agent.socketPath }, close: () => agent.close() };
+    return { access: { login: undefined, agent: agent.socketPath }, close: () => agent.close() };
   }
   if (scheme === 'git') return NOTHING;
   const withHeader = (value: string): OpenAccess => ({
     ...NOTHING,
-    access: { header: [`http.${scheme}://${host}/.extraheader`, `Authorization: ${value}`], agent: undefined },
+    access: { login: { origin: `${scheme}://${host}`, value }, agent: undefined },
   });
   const basic = (user: string): string => `basic ${Buffer.from(user).toString('base64')}`;
   if (login !== '') return withHeader(basic(login));
