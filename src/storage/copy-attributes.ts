@@ -5,17 +5,18 @@
 import { closeSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
 import { makeDevice, makeFifo, makeSocket, setOpenFileTimes, setTimes } from '../sys/files/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
-import { fsPath, toText } from './byte-path.js';
+import { fsPath } from './byte-path.js';
 import { chmodNode } from './chmod-node.js';
-import { copyPassing, copySmall, type Look, lookOf } from './copy-regular.js';
-import { openRegular } from './open-regular.js';
+import { isMark } from './layers/marks.js';
+import { copyPassing, copySmall, type Look, lookOf, type SeenFile } from './copy-regular.js';
+import { requireRegular } from './open-regular.js';
 
 const NS_PER_S = 1_000_000_000n;
 
 const CAPABILITY = 'security.capability';
 
-/** Matches attributes that control overlayfs, and those that the security module of this host assigns. */
-const NOT_COPIED = /^(trusted\.|user\.overlay\.|security\.(?!capability$))/;
+/** Matches attributes that are the host's, and those that its security module assigns. */
+const NOT_COPIED = /^(trusted\.|security\.(?!capability$))/;
 
 /** Returns the names of the extended attributes that belong to the content of a file. */
 export function contentXattrs(at: string): string[] {
@@ -24,7 +25,7 @@ export function contentXattrs(at: string): string[] {
 
 /** Tells whether an attribute of this name belongs to the content of a file. */
 export function isContentXattr(name: string): boolean {
-  return !NOT_COPIED.test(name);
+  return !NOT_COPIED.test(name) && !isMark(name);
 }
 
 /** All that belongs to an inode besides its content. */
@@ -85,8 +86,8 @@ export interface CopiedFile {
 }
 
 /**
- * Copies a small regular file to a free name as `copyInode` does, but for owner and mode. Returns false when nothing
- * was made: for all else.
+ * Copies a small regular file of a tree that nobody changes to a free name as `copyInode` does, but for owner and mode.
+ * Returns false when nothing was made: for all else.
  */
 export function copySmallFile(
   from: string,
@@ -95,11 +96,16 @@ export function copySmallFile(
   look: Look,
   use?: (file: CopiedFile) => void,
 ): boolean {
+  return copySeen({ at: from, stat, isStill: true }, to, look, use);
+}
+
+function copySeen(seen: SeenFile, to: string, look: Look, use?: (file: CopiedFile) => void): boolean {
+  const { at, stat } = seen;
   if (!stat.isFile()) return false;
   const isGiven = look.uid !== Number(stat.uid) || look.gid !== Number(stat.gid);
   // A change of the owner takes the rights of a program away.
-  const xattrs = readAttributes(from, stat).xattrs.filter(([name]) => !isGiven || name !== CAPABILITY);
-  return copySmall(from, stat, to, look, (fd, content) => {
+  const xattrs = readAttributes(at, stat).xattrs.filter(([name]) => !isGiven || name !== CAPABILITY);
+  return copySmall(seen, to, look, (fd, content) => {
     setOpenRest({ stat, xattrs }, to, fd);
     use?.({ fd, content, hasXattrs: xattrs.length > 0 });
   });
@@ -114,7 +120,7 @@ export function copyPassingInode(from: string, stat: BigIntStats, to: string): v
 export function copyInode(from: string, stat: BigIntStats, to: string): void {
   const target = fsPath(to);
   if (stat.isFile()) {
-    if (copySmallFile(from, stat, to, lookOf(stat))) return;
+    if (copySeen({ at: from, stat, isStill: false }, to, lookOf(stat))) return;
     const attributes = readAttributes(from, stat);
     copyLarge(from, target);
     lchownSync(target, Number(stat.uid), Number(stat.gid));
@@ -130,11 +136,8 @@ export function copyInode(from: string, stat: BigIntStats, to: string): void {
   copyAttributes(from, stat, to);
 }
 
-/** A container may have put a link or a FIFO in the place of the file since it was seen. @throws ENOENT. */
 function copyLarge(from: string, target: string | Buffer): void {
-  const source = openRegular(from);
-  if (!source)
-    throw Object.assign(new Error(`${JSON.stringify(toText(from))} is no file any more`), { code: 'ENOENT' });
+  const source = requireRegular(from);
   try {
     const how = constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE;
     copyFileSync(`/proc/self/fd/${source.fd}`, target, how);

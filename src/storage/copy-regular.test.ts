@@ -14,13 +14,16 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { getXattr, setXattr } from '../sys/files/xattr.js';
-import { makeFifo } from '../sys/files/inode.js';
+import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
+import { makeDevice, makeFifo } from '../sys/files/inode.js';
 import { copyInode } from './copy-attributes.js';
 import { copySmall, lookOf } from './copy-regular.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'copy-regular-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
+
+/** They make whiteouts, replaced directories and other owners of a copy that overlayfs or fuse-overlayfs mounts. */
+const MARKS = ['user.overlay.opaque', 'user.fuseoverlayfs.opaque', 'user.containers.override_stat'];
 
 function made(name: string, content: string | Buffer): string {
   const path = join(directory, name);
@@ -51,12 +54,14 @@ test('small and large files keep content, owner, mode, attributes and time, what
     chownSync(from, 12, 0);
     chmodSync(from, 0o6751);
     setXattr(from, 'user.note', Buffer.from(name));
+    for (const mark of MARKS) setXattr(from, mark, Buffer.from('y'));
     utimesSync(from, 1, 1_000_000_000.123456);
     const before = statOf(from) as unknown as Record<string, bigint>;
     const to = copied(from, `inherited/${name}`);
     const now = statOf(to) as unknown as Record<string, bigint>;
     for (const field of ['uid', 'gid', 'mode', 'size', 'mtimeNs']) assert.equal(now[field], before[field], field);
     assert.ok(readFileSync(to).equals(readFileSync(from)), name);
+    assert.deepEqual(listXattrs(to), ['user.note']);
     assert.equal(getXattr(to, 'user.note')?.toString(), name);
   }
 });
@@ -67,16 +72,23 @@ test('a name that is taken stays as it is, and what is no small file (any more) 
   assert.throws(() => copied(from, 'taken'), { code: 'EEXIST' });
   assert.equal(readFileSync(taken, 'utf8'), 'old');
   const stat = statOf(from) as never;
-  rmSync(from);
-  makeFifo(from);
-  assert.throws(() => copySmall(from, stat, join(directory, 'pipe'), lookOf(stat), () => undefined), {
-    code: 'ESPIPE',
-  });
+  const secret = made('secret-of-host', 'secret');
+  for (const replace of [
+    () => symlinkSync(secret, from),
+    () => makeFifo(from),
+    // No driver has this number: an attempt to open it fails otherwise.
+    () => makeDevice(from, 'char', 3000, 7),
+  ]) {
+    rmSync(from);
+    replace();
+    assert.throws(() => copyInode(from, stat, join(directory, 'other')), { code: 'ENOENT' });
+    assert.equal(lstatSync(join(directory, 'other'), { throwIfNoEntry: false }), undefined);
+  }
   rmSync(from);
   writeFileSync(from, Buffer.alloc(300 * 1024));
   const grown = join(directory, 'grown');
   assert.equal(
-    copySmall(from, stat, grown, lookOf(stat), () => undefined),
+    copySmall({ at: from, stat, isStill: false }, grown, lookOf(stat), () => undefined),
     false,
   );
   assert.equal(lstatSync(grown, { throwIfNoEntry: false }), undefined);

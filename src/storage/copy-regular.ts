@@ -3,6 +3,7 @@ import { closeSync, constants, fchmodSync, fchownSync, fstatSync, openSync, read
 import type { BigIntStats } from 'node:fs';
 import { isInMemoryOnly, shareContent } from '../sys/files/inode.js';
 import { fsPath } from './byte-path.js';
+import { openStill, requireRegular } from './open-regular.js';
 
 /** Larger files are copied by the kernel. */
 export const SMALL_BYTES = 256 * 1024;
@@ -33,22 +34,29 @@ export function lookOf({ uid, gid, mode }: BigIntStats): Look {
   return { uid: Number(uid), gid: Number(gid), mode: Number(mode & 0o7777n) };
 }
 
+/** A regular file, as it was when somebody looked. */
+export interface SeenFile {
+  /** Byte string. */
+  readonly at: string;
+  readonly stat: BigIntStats;
+  /** Nobody changes the tree, so the file is still there. */
+  readonly isStill: boolean;
+}
+
 /**
  * Makes a file at a free name with the content of a regular one; shares the blocks if the file system can. `finish`
  * gets its descriptor before it is closed, and the content, which is valid until the next call. Returns false when
  * nothing was made, because the file is no small regular one (any more).
  */
 export function copySmall(
-  from: string,
-  stat: BigIntStats,
+  { at, stat, isStill }: SeenFile,
   to: string,
   look: Look,
   finish: (fd: number, content: Buffer) => void,
 ): boolean {
   if (stat.size > BigInt(SMALL_BYTES)) return false;
-  const source = openSync(fsPath(from), READ);
+  const { fd: source } = isStill ? openStill(at, stat) : requireRegular(at);
   try {
-    // Reading at a place fails for a FIFO that has taken the place of the file.
     const bytes = readSync(source, content, 0, SMALL_BYTES + 1, 0);
     if (bytes > SMALL_BYTES) return false;
     const target = openSync(fsPath(to), CREATE, look.mode & PERMISSIONS);

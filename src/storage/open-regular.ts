@@ -1,7 +1,7 @@
 /** Opens files of a tree that a container may be changing at this moment. Synchronous, for worker threads. */
 import { closeSync, constants, fstatSync, openSync, type BigIntStats } from 'node:fs';
 import { O_PATH } from '../sys/files/open-in-root.js';
-import { fsPath } from './byte-path.js';
+import { fsPath, toText } from './byte-path.js';
 
 const GONE = new Set(['ENOENT', 'ENOTDIR', 'ELOOP', 'ENXIO']);
 
@@ -33,8 +33,15 @@ export function openRegular(at: string): OpenFile | undefined {
   }
 }
 
+/** Does the same for a file that was there before: a container may have put a device in its place. @throws ENOENT. */
+export function requireRegular(at: string): OpenFile {
+  const file = openRegular(at);
+  if (file) return file;
+  throw Object.assign(new Error(`${JSON.stringify(toText(at))} is no file any more`), { code: 'ENOENT' });
+}
+
 /**
- * Does the same in a tree that nobody changes, where `stat` of a regular file says all about it. What is there is not
+ * Opens a file in a tree that nobody changes, where `stat` of a regular file says all about it. What is there is not
  * looked at once more, which takes half of the system calls away.
  */
 export function openStill(at: string, stat: BigIntStats): OpenFile {

@@ -9,7 +9,21 @@ import { fsPath } from '../byte-path.js';
 
 /** In a user namespace overlayfs keeps its marks, with the option `userxattr`, where root of that namespace may. */
 const opaqueMark = (): string => (isInUserNamespace() ? 'user.overlay.opaque' : 'trusted.overlay.opaque');
+/** Attributes of the kernel's overlay and of fuse-overlayfs, which say what is hidden, or what else a file shall be. */
+const PREFIXES = [
+  'trusted.overlay.',
+  'user.overlay.',
+  'user.fuseoverlayfs.',
+  'security.fuseoverlayfs.',
+  'user.containers.override_stat',
+];
+
 const YES = Buffer.from('y');
+
+/** Tells of the name of an attribute whether it is such a mark: neither a layer nor a container has it to give. */
+export function isMark(name: string): boolean {
+  return PREFIXES.some((prefix) => name.startsWith(prefix));
+}
 
 /** True for a whiteout, which stands for a deleted name. */
 export function isWhiteout(stat: { isCharacterDevice(): boolean; readonly rdev: number | bigint }): boolean {

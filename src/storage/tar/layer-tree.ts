@@ -22,7 +22,7 @@ import { makeDevice, makeFifo, setTimes } from '../../sys/files/inode.js';
 import { setXattr } from '../../sys/files/xattr.js';
 import { isInUserNamespace } from '../../sys/users/user-namespace.js';
 import { fsPath, toBytePath } from '../byte-path.js';
-import { isWhiteout, makeOpaque, makeWhiteout } from '../layers/marks.js';
+import { isMark, isWhiteout, makeOpaque, makeWhiteout } from '../layers/marks.js';
 import { DanglingLinks } from './dangling-links.js';
 import { DisplacedFiles } from './displaced-files.js';
 import { breakout } from './entry-name.js';
@@ -315,14 +315,11 @@ export class LayerTree {
   }
 }
 
-/** Attributes with which the kernel's overlay and fuse-overlayfs mark what they hide. */
-const MARKS = ['trusted.overlay.', 'user.overlay.', 'user.fuseoverlayfs.'];
-
 /** Sets the attributes of an entry, except those that control overlayfs: an image must not set them. */
 export function setXattrs(at: string | Buffer, xattrs: Xattrs): void {
   if (!xattrs) return;
   for (const [name, value] of xattrs) {
-    if (MARKS.some((prefix) => name.startsWith(prefix))) continue;
+    if (isMark(name)) continue;
     try {
       setXattr(at, name, value);
     } catch (error) {

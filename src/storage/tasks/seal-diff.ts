@@ -5,10 +5,10 @@
 import { chmodSync, lchownSync, rmSync, unlinkSync } from 'node:fs';
 import type { IdMaps } from '../../ports/id-maps.js';
 import type { LayerContent } from '../../ports/storage.js';
-import { removeXattr } from '../../sys/files/xattr.js';
+import { listXattrs, removeXattr } from '../../sys/files/xattr.js';
 import { rootOwner } from '../../sys/users/id-maps.js';
 import { fsPath, toBytePath } from '../byte-path.js';
-import { contentXattrs, copyTimes } from '../copy-attributes.js';
+import { copyTimes, isContentXattr } from '../copy-attributes.js';
 import { statOf } from '../stat-of.js';
 import { storageError } from '../storage-error.js';
 import { diffTar } from '../tar/diff.js';
@@ -60,7 +60,8 @@ function forgetRoot(root: string, idMaps: IdMaps | undefined): void {
   const { uid, gid } = rootOwner(idMaps);
   lchownSync(fsPath(root), uid, gid);
   chmodSync(fsPath(root), 0o755);
-  for (const name of contentXattrs(root)) removeXattr(fsPath(root), name);
+  for (const name of listXattrs(fsPath(root)).filter((each) => isContentXattr(each) || each.startsWith('user.')))
+    removeXattr(fsPath(root), name);
 }
 
 function removeQuietly(at: string): void {
