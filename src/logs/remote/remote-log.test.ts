@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { makeFifo } from '../../sys/files/inode.js';
 import type { ContainerLog } from '../../ports/logs.js';
 import { ALL, collect, logFixture, readAll } from '../log-fixture.js';
 
@@ -219,4 +221,41 @@ test('while many lines are sent, others get their turn of the event loop', async
   await log.close();
   clearImmediate(turn);
   assert.ok(turns > 20, `${turns} turns`);
+});
+
+test('splunk: no line takes others with it, and a collector may answer without end', async (t) => {
+  const bodies: string[] = [];
+  const collector = createHttpServer((request, response) => {
+    let body = '';
+    request.setEncoding('utf8').on('data', (text: string) => (body += text));
+    request.once('end', () => {
+      if (request.method === 'POST') bodies.push(body);
+      const more = (): void => {
+        while (!response.destroyed && response.write('x'.repeat(16_384)));
+      };
+      response.on('drain', more);
+      more();
+    });
+  }).listen(0, '127.0.0.1');
+  await once(collector, 'listening');
+  t.after(() => {
+    collector.closeAllConnections();
+    collector.close();
+  });
+  const url = `http://127.0.0.1:${(collector.address() as AddressInfo).port}`;
+  const { open, dir, seen } = await logFixture(t, 'splunk');
+  const options = { 'splunk-url': url, 'splunk-token': 'x', 'splunk-format': 'json' };
+  makeFifo(join(dir, 'pipe'));
+  await assert.rejects(
+    open({ options: { ...options, 'splunk-capath': join(dir, 'pipe') } }),
+    /pipe is not a regular file/,
+  );
+  const log = await open({ options });
+  const deep = `${'['.repeat(8000)}${']'.repeat(8000)}`;
+  for (const line of ['{"a":12345678901234567890,"a":1e999}', deep, '{"cut'])
+    log.write('stdout', Buffer.from(`${line}\n`));
+  await log.close();
+  assert.equal(seen.dropped, 0);
+  for (const line of ['{"a":12345678901234567890,"a":1e999}', deep, '"{\\"cut"'])
+    assert.ok(bodies.join('').includes(`{"event":{"line":${line},"source":"stdout"`), line.slice(0, 40));
 });

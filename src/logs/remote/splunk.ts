@@ -1,5 +1,4 @@
 /** The splunk driver: the HTTP event collector. */
-import { readFileSync } from 'node:fs';
 import { request as requestHttp, Agent as HttpAgent } from 'node:http';
 import { request as requestHttps, Agent as HttpsAgent } from 'node:https';
 import { hostname } from 'node:os';
@@ -8,6 +7,7 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { internal, messageOf } from '../../errors/engine-error.js';
 import type { LoggedContainer } from '../../ports/logs.js';
+import { readCertificates } from '../options/certificate-file.js';
 import { extraAttributes } from '../options/log-attributes.js';
 import { tagOf } from '../options/log-tag.js';
 import { badOption, parseBoolean, parseInteger, type LogOptions } from '../options/option-values.js';
@@ -41,8 +41,9 @@ const RETRY_MS = 5_000;
 const REQUEST_MS = 30_000;
 /** So many bytes may wait for a collector that does not answer. */
 const QUEUE_BYTES = 8 << 20;
-/** So many bytes of a failed answer are shown. */
-const ANSWER_BYTES = 1024;
+/** So much of a failed answer is shown, and an answer that is longer is not waited for. */
+const ANSWER_CHARS = 1024;
+const MAX_ANSWER_CHARS = 64 << 10;
 
 const compress = promisify(gzip);
 
@@ -117,19 +118,25 @@ function createCollector(options: LogOptions): Collector {
     signal: AbortSignal,
   ): Promise<{ status: number; statusText: string; text: string }> =>
     new Promise((resolve, reject) => {
-      const outgoing = (isTls ? requestHttps : requestHttp)(
-        url,
-        { method, headers, agent, signal, timeout: REQUEST_MS },
-        (response) => {
-          let text = '';
-          response.setEncoding('utf8').on('data', (piece: string) => (text = (text + piece).slice(0, ANSWER_BYTES)));
-          response.once('end', () =>
-            resolve({ status: response.statusCode ?? 0, statusText: response.statusMessage ?? '', text }),
-          );
-          response.once('error', reject);
-        },
-      );
-      outgoing.once('timeout', () => outgoing.destroy(new Error('the collector does not answer')));
+      const outgoing = (isTls ? requestHttps : requestHttp)(url, { method, headers, agent, signal }, (response) => {
+        let text = '';
+        const done = (): void =>
+          resolve({
+            status: response.statusCode ?? 0,
+            statusText: response.statusMessage ?? '',
+            text: text.slice(0, ANSWER_CHARS),
+          });
+        response.setEncoding('utf8').on('data', (piece: string) => {
+          text += piece;
+          if (text.length <= MAX_ANSWER_CHARS) return;
+          done();
+          response.destroy();
+        });
+        response.once('end', done).on('error', reject);
+      });
+      // An answer that comes byte by byte does not count as one.
+      const timeUp = setTimeout(() => outgoing.destroy(new Error('the collector does not answer')), REQUEST_MS);
+      outgoing.once('close', () => clearTimeout(timeUp));
       outgoing.once('error', (error) =>
         reject(
           internal(`${method === 'OPTIONS' ? 'Options' : 'Post'} ${JSON.stringify(url.href)}: ${messageOf(error)}`, {
@@ -178,7 +185,7 @@ function parseUrl(text: string | undefined): URL {
 
 function readCa(path: string): Buffer {
   try {
-    return readFileSync(path);
+    return readCertificates(path);
   } catch (error) {
     throw badOption(messageOf(error), error);
   }
@@ -200,48 +207,59 @@ function createEncoder(container: LoggedContainer): (record: RemoteRecord) => st
   const event = createEvent(format, tag, attrs);
   const named = (key: string, option: string): Record<string, string> =>
     options[option] ? { [key]: options[option] } : {};
-  const fixed = {
+  const fixed = furtherFields({
     host: hostname(),
     ...named('source', 'splunk-source'),
     ...named('sourcetype', 'splunk-sourcetype'),
     ...named('index', 'splunk-index'),
-  };
+  });
   return (record) => {
     const value = event(record);
     if (value === undefined) return '';
     const time = `${record.timeNs / 1_000_000_000n}.${String((record.timeNs / 1000n) % 1_000_000n).padStart(6, '0')}`;
-    return JSON.stringify({ event: value, time, ...fixed });
+    return `{"event":${value},"time":"${time}"${fixed}}`;
   };
 }
 
+/** Returns a function that makes the JSON of an event; undefined for a record that is none. */
 function createEvent(
   format: string,
   tag: string,
   attrs: Readonly<Record<string, string>>,
-): (record: RemoteRecord) => unknown {
-  const rest = { ...(tag !== '' && { tag }), ...(Object.keys(attrs).length > 0 && { attrs }) };
+): (record: RemoteRecord) => string | undefined {
+  const rest = furtherFields({ ...(tag !== '' && { tag }), ...(Object.keys(attrs).length > 0 && { attrs }) });
   switch (format) {
     case 'inline':
-      return ({ line, stream }) => ({ line: line.toString(), source: stream, ...rest });
+      return ({ line, stream }) => `{"line":${JSON.stringify(line.toString())},"source":"${stream}"${rest}}`;
     case 'json':
-      return ({ line, stream }) => ({ line: parsed(line.toString()), source: stream, ...rest });
+      return ({ line, stream }) => `{"line":${asJson(line.toString())},"source":"${stream}"${rest}}`;
     case 'raw': {
       const prefix = [tag, ...Object.entries(attrs).map(([name, value]) => `${name}=${value}`)]
         .filter((part) => part !== '')
         .map((part) => `${part} `)
         .join('');
-      return ({ line }) => (line.toString().trim() === '' ? undefined : `${prefix}${line.toString()}`);
+      return ({ line }) => (line.toString().trim() === '' ? undefined : JSON.stringify(`${prefix}${line.toString()}`));
     }
     default:
       throw badOption(`Unknown format specified ${format}, supported formats are inline, json and raw`);
   }
 }
 
-function parsed(text: string): unknown {
+/** Returns fields for the end of an object that has others. */
+function furtherFields(fields: Readonly<Record<string, unknown>>): string {
+  const text = JSON.stringify(fields).slice(1, -1);
+  return text === '' ? '' : `,${text}`;
+}
+
+/**
+ * Returns JSON as it was printed, so that no number becomes another one, and nothing that is nested too deeply takes
+ * the whole request with it; a string of what is none.
+ */
+function asJson(text: string): string {
   try {
-    return JSON.parse(text);
-  } catch {
-    // Lines that are not JSON are sent as they are.
+    JSON.parse(text);
     return text;
+  } catch {
+    return JSON.stringify(text);
   }
 }

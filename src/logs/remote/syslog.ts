@@ -1,9 +1,10 @@
 /** The syslog driver: RFC 3164, RFC 5424 and the form of a local /dev/log, over UDP, TCP, TLS and unix sockets. */
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { ConnectionOptions } from 'node:tls';
 import { internal, messageOf } from '../../errors/engine-error.js';
 import { UnixDatagram } from '../../sys/net/unix-datagram.js';
+import { readCertificates } from '../options/certificate-file.js';
 import { tagOf } from '../options/log-tag.js';
 import { badOption, type LogOptions } from '../options/option-values.js';
 import { isTransportUrl, parseTransportUrl, splitHostPort } from './address.js';
@@ -134,7 +135,7 @@ function tlsOptions(options: LogOptions): ConnectionOptions {
   const read = (what: string, path: string | undefined): Buffer | undefined => {
     if (!path) return undefined;
     try {
-      return readFileSync(path);
+      return readCertificates(path);
     } catch (error) {
       throw badOption(`could not read ${what} ${JSON.stringify(path)}: ${messageOf(error)}`, error);
     }
