@@ -9,9 +9,9 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
 import { buildxPlugins, composePlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
+import { attempt, engineOk } from '../support/engine-commands.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { waitFor } from '../support/wait.js';
 
@@ -28,13 +28,13 @@ before(async () => {
   cleanup.add(async () => rmSync(directory, { recursive: true }));
   const { engine: started, image } = await startEngineWithImage(cleanup);
   engine = started;
-  await dockerOk(engine, ['tag', image, 'base:1']);
+  await engineOk(engine, ['tag', image, 'base:1']);
   client = new Buildx(join(directory, 'work'), engine.host, 'docker');
 });
 after(() => cleanup.run());
 
 const printed = (image: string, ...command: string[]): Promise<string> =>
-  dockerOk(engine, ['run', '--rm', '--network=none', image, ...command]);
+  engineOk(engine, ['run', '--rm', '--network=none', image, ...command]);
 
 const BAKE = `
 variable "TAG" { default = "dev" }
@@ -89,10 +89,10 @@ describe('docker buildx bake', { skip }, () => {
     }
     assert.equal(await printed('tool:7'), 'tool');
     assert.equal(await printed('tool:more'), 'tool');
-    const labels = await dockerOk(engine, ['inspect', '-f', '{{json .Config.Labels}}', 'app-one:7']);
+    const labels = await engineOk(engine, ['inspect', '-f', '{{json .Config.Labels}}', 'app-one:7']);
     assert.deepEqual(JSON.parse(labels), { of: 'bake', set: '1', flavour: 'plain' });
     const made = JSON.parse(readFileSync(join(client.directory, 'made.json'), 'utf8')) as Record<string, Metadata>;
-    const id = await dockerOk(engine, ['inspect', '-f', '{{.Id}}', 'app-two:7']);
+    const id = await engineOk(engine, ['inspect', '-f', '{{.Id}}', 'app-two:7']);
     assert.equal(made['app-two']?.['containerimage.digest'], id);
     const again = await client.ok(['buildx', 'bake', 'app-one'], { in: 'bake' });
     assert.match(again.stderr, /CACHED/);
@@ -129,7 +129,7 @@ services:
 
 describe('docker compose up --build --watch', { skip }, () => {
   const said = async (service: string, ...command: string[]): Promise<string> => {
-    const { status, stdout } = await docker(engine, ['exec', `watched-${service}-1`, ...command]);
+    const { status, stdout } = await attempt(engine, ['exec', `watched-${service}-1`, ...command]);
     return status === 0 ? stdout.trim() : '';
   };
   const settles = (what: string, ...command: string[]): Promise<unknown> =>
@@ -153,7 +153,7 @@ describe('docker compose up --build --watch', { skip }, () => {
       await settles('one', 'cat', '/app/version');
       assert.equal(await said('web', 'cat', '/who', '/low'), 'compose\nlow');
       assert.equal(await said('other', 'cat', '/low'), 'low');
-      const id = (): Promise<string> => dockerOk(engine, ['inspect', '-f', '{{.Id}}', 'watched-web-1']);
+      const id = (): Promise<string> => engineOk(engine, ['inspect', '-f', '{{.Id}}', 'watched-web-1']);
       const first = await id();
       client.write('watch/live/left-out', 'x');
       client.write('watch/live/page', 'live\n');
@@ -162,14 +162,14 @@ describe('docker compose up --build --watch', { skip }, () => {
       client.write('watch/app/version', 'two\n');
       await settles('two', 'cat', '/app/version');
       assert.notEqual(await id(), first);
-      const image = await dockerOk(engine, ['inspect', '-f', '{{.Config.Labels.of}}', 'watched-web']);
+      const image = await engineOk(engine, ['inspect', '-f', '{{.Config.Labels.of}}', 'watched-web']);
       assert.equal(image, 'compose');
     } finally {
       up.kill('SIGINT');
       await up.ended;
       await client.ok(['compose', '--progress=plain', 'down', '--rmi', 'all'], { in: 'watch' });
     }
-    assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
-    assert.equal(await dockerOk(engine, ['images', '-q', 'watched-web']), '');
+    assert.equal(await engineOk(engine, ['ps', '-aq']), '');
+    assert.equal(await engineOk(engine, ['images', '-q', 'watched-web']), '');
   });
 });
