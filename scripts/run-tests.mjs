@@ -62,7 +62,10 @@ const SHARING = [
     ...['containers/exits', 'containers/cycles'],
   ],
   // These want a registry, too.
-  ['clients/cli', 'clients/cli-background', 'containers/health', 'http/api-versions'],
+  [
+    ...['clients/cli', 'clients/cli-background', 'clients/curl', 'clients/dockerode', 'containers/health'],
+    ...['http/api-versions'],
+  ],
   ['containers/crash', 'images/images-api', 'images/save-load'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
 /** Names of files that take longest, though they are not the largest ones: mostly they wait. */

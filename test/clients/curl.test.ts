@@ -3,11 +3,12 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
+import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { curl, type CurlReply } from '../support/curl.js';
 import type { Engine } from '../support/engine.js';
-import { startEngineUnderTest } from '../support/engined.js';
+import { engineOk } from '../support/engine-commands.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { RawConnection } from '../support/http.js';
 import { pushImage } from '../support/image-builder.js';
 import { startRegistry } from '../support/registry.js';
@@ -20,10 +21,9 @@ let registry: SeededRegistry;
 let base: string;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
+  ({ engine, registry } = await startEngineWithRegistry(cleanup));
+  // The first test pulls it.
+  await engineOk(engine, ['rmi', registry.reference]);
   base = engine.name === 'dockerd' ? '/v1.41' : '/v1.51';
 });
 

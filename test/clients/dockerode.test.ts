@@ -10,22 +10,19 @@ import { after, before, test } from 'node:test';
 import Docker from 'dockerode';
 import { extract, pack } from 'tar-stream';
 import { Cleanup } from '../support/cleanup.js';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
-import { startEngineUnderTest } from '../support/engined.js';
+import { engineOk } from '../support/engine-commands.js';
+import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
-let registry: SeededRegistry;
 let docker: Docker;
 let image: string;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  const engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
+  const { engine, image: known } = await startEngineWithRegistry(cleanup);
+  image = known;
+  await engineOk(engine, ['rmi', image]);
   docker = new Docker({ socketPath: engine.socketPath });
-  image = registry.reference;
   const progress = await docker.pull(image);
   const messages = await followed(progress);
   assert.match(messages.at(-1)?.status ?? '', /^Status: Downloaded newer image for /);
