@@ -3,10 +3,11 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 import { CgroupMoves, threadLists } from './cgroup-moves.js';
 
 const ROUNDS = 300;
+const DEADLINE_MS = 10_000;
 
 const groups = (): string => readFileSync('/proc/self/cgroup', 'utf8');
 
@@ -41,6 +42,20 @@ test('lists of threads are where the groups of a process are usually mounted', (
   assert.deepEqual(threadLists('9:name=systemd:/\n'), []);
 });
 
+test('the moves of a long work end before it, and those of the next begin anew', async () => {
+  const moves = new CgroupMoves();
+  const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+  const before = timers();
+  for (const _ of [1, 2])
+    await moves.during(async () => {
+      assert.equal(timers(), before + 1);
+      const end = Date.now() + DEADLINE_MS;
+      while (timers() > before && Date.now() < end) await turn();
+      assert.equal(timers(), before, 'the moves go on');
+    });
+  await moves.close();
+});
+
 test('a process stays where it is, and where somebody moves it meanwhile', async (t) => {
   const lists = ownLists();
   assert.notDeepEqual(lists, []);
@@ -52,19 +67,18 @@ test('a process stays where it is, and where somebody moves it meanwhile', async
       writeFileSync(own, String(process.pid));
       rmdirSync(elsewhere);
     });
-    await moves.during(async () => {
-      const before = groups();
-      await sleep(50);
-      assert.equal(groups(), before);
-      for (let round = 0; round < ROUNDS; round++) {
+    const before = groups();
+    await moves.during(() => sleep(50));
+    assert.equal(groups(), before);
+    for (let round = 0; round < ROUNDS; round++)
+      await moves.during(async () => {
         writeFileSync(join(round % 2 === 0 ? elsewhere : dirname(own), 'cgroup.procs'), String(process.pid));
         const moved = groups();
         if (round % 2 === 0) assert.notEqual(moved, before);
         // Longer and longer, so that the moves meet the work of the other side at every point.
         await sleep(round % 12);
         assert.equal(groups(), moved, `round ${round}`);
-      }
-    });
+      });
   }
   await assert.rejects(
     moves.during(() => Promise.reject(new Error('failed'))),

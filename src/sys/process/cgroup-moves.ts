@@ -13,12 +13,19 @@ import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 const INTERVAL_MS = 10;
+/**
+ * Moves of one work. A runtime that has the processor is at its own move after some 30 ms. One that is not after twice
+ * that waits for the processor, which these moves would only keep busy: each wakes two threads of this process.
+ */
+const MAX_MOVES = 6;
 const ROOT = '/sys/fs/cgroup';
 /** Node's name for EOPNOTSUPP: the daemon is in another group now. */
 const REFUSED = 'ENOTSUP';
 
 export class CgroupMoves {
   #works = 0;
+  /** Moves that the work which began last may still see. */
+  #left = 0;
   #timer: NodeJS.Timeout | undefined;
   #move: Promise<void> | undefined;
   /** Closed, or there is nothing that could be done on this host. */
@@ -27,14 +34,14 @@ export class CgroupMoves {
 
   /** Runs work during which somebody moves a process; the move then does not have to wait. */
   async during<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#works++ === 0) {
-      this.#begin();
-      this.#timer = setInterval(() => this.#begin(), INTERVAL_MS);
-    }
+    this.#works++;
+    this.#left = MAX_MOVES;
+    this.#begin();
+    this.#timer ??= setInterval(() => this.#begin(), INTERVAL_MS);
     try {
       return await work();
     } finally {
-      if (--this.#works === 0) clearInterval(this.#timer);
+      if (--this.#works === 0) this.#pause();
     }
   }
 
@@ -45,7 +52,13 @@ export class CgroupMoves {
     await this.#forget();
   }
 
+  #pause(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
   #begin(): void {
+    if (this.#left-- === 0) return this.#pause();
     // One move serves all works under way, and if many wait for the kernel, none is needed.
     if (this.#isOver || this.#move !== undefined || this.#works > 1) return;
     this.#move = this.#takeLock().finally(() => (this.#move = undefined));
