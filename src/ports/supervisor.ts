@@ -45,6 +45,11 @@ export interface CreateTask {
   readonly stdio: StdioPaths;
   /** This owner may open the pipes between shim and processes anew. Default: root. */
   readonly ioOwner?: Owner | undefined;
+  /**
+   * The task whose shim serves this one as well, where the runtime is runc or a replacement of it. That one must not be
+   * deleted before this one is made. Default: it gets its own.
+   */
+  readonly shimOf?: string | undefined;
 }
 
 /** FIFO paths handed to the shim. Empty string: not wanted. With a terminal `stderr` is ''. */

@@ -1,13 +1,15 @@
 /** containerd's records of containers, which it needs for their tasks: one is made and removed with each task. */
 import type { Logger } from '../ports/logger.js';
-import type { CreateTask } from '../ports/supervisor.js';
+import type { CreateTask, OciSpec } from '../ports/supervisor.js';
 import { packOci } from './any.js';
 import { isBrokenOff } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import { Containers } from './proto/gen/containers_pb.js';
-import { packRuntimeOptions } from './runtime-options.js';
+import { packRuntimeOptions, RUNC_SHIM } from './runtime-options.js';
 import { READ, unlessNotFound } from './task-lookup.js';
 
+/** The runc shim that serves a group of this name serves the task, too. Without it, the name is the task's ID. */
+const SHIM_GROUP = 'io.containerd.runc.v2.group';
 /** For a removal, which the end of the daemon waits for. */
 const TIMEOUT_MS = 5_000;
 
@@ -25,12 +27,12 @@ export class TaskContainers {
   }
 
   /** @throws EngineError conflict when there is one of this ID. */
-  async create({ id, spec, runtime, labels, ioOwner }: CreateTask): Promise<void> {
+  async create({ id, spec, runtime, labels, ioOwner, shimOf }: CreateTask): Promise<void> {
     const options = packRuntimeOptions(runtime, this.#runcRoot, ioOwner);
     const container = {
       id,
       labels: { ...labels },
-      spec: packOci('Spec', spec),
+      spec: packOci('Spec', shimOf !== undefined && runtime.type === RUNC_SHIM ? inGroup(spec, shimOf) : spec),
       runtime: { name: runtime.type, ...(options && { options }) },
     };
     await this.#removals.get(id);
@@ -74,4 +76,11 @@ export class TaskContainers {
       this.#logger.warn({ id, err: error }, 'what the supervisor has of a task that is gone stays');
     }
   }
+}
+
+function inGroup(spec: OciSpec, group: string): OciSpec {
+  return {
+    ...spec,
+    annotations: { ...(spec['annotations'] as Record<string, string> | undefined), [SHIM_GROUP]: group },
+  };
 }

@@ -54,6 +54,8 @@ export class ContainerdTasks implements TaskService {
   readonly #cgroupMoves = new CgroupMoves();
   /** Tasks that were created but not started, with the promise of their exit, which concerns nobody else. */
   readonly #unstarted = new Map<string, Deferred<void>>();
+  /** Tasks that are served by the shims of others. */
+  readonly #shims = new Map<string, string>();
   /** Containers whose creation broke off with the connection. They are removed when the next one is up. */
   readonly #leftovers = new Set<string>();
   /** Removals of such containers that are under way. */
@@ -73,9 +75,10 @@ export class ContainerdTasks implements TaskService {
   }
 
   async create(request: CreateTask): Promise<{ pid: number }> {
-    const { id, stdio } = request;
+    const { id, stdio, shimOf, runtime } = request;
     if (this.#leftovers.has(id) || this.#discards.has(id)) await this.#discard(id);
     await this.#createContainer(request);
+    if (shimOf !== undefined && runtime.type === RUNC_SHIM) this.#shims.set(id, shimOf);
     this.#heard.forget(id);
     this.#kept?.remove(id);
     try {
@@ -83,7 +86,7 @@ export class ContainerdTasks implements TaskService {
       this.#unstarted.set(id, deferred());
       this.#inits.add(id, pid, { mayBeGone: false });
       // The processes of other shims are no containers, and may end with other codes.
-      if (request.runtime.type === RUNC_SHIM) this.#kept?.add(id, pid);
+      if (runtime.type === RUNC_SHIM) this.#kept?.add(id, pid);
       return { pid };
     } catch (error) {
       if (isBrokenOff(error)) this.#leftovers.add(id);
@@ -187,6 +190,7 @@ export class ContainerdTasks implements TaskService {
     this.#kept?.remove(id);
     this.#exits.remove({ id, execId: '' });
     this.#inits.remove(id);
+    this.#shims.delete(id);
     this.#reports.forget(id);
   }
 
@@ -348,7 +352,8 @@ export class ContainerdTasks implements TaskService {
   /** Ends a task whose shim has lost its exit. Without the shim, containerd cleans up after it. */
   async #endLost(id: string): Promise<void> {
     this.#logger.warn({ id }, 'the shim does not tell the exit of a task whose process has ended; ending the shim');
-    await this.#reportLost(id, async () => void (await endShims(this.#realm, (other) => other === id)));
+    const shim = this.#shims.get(id) ?? id;
+    await this.#reportLost(id, async () => void (await endShims(this.#realm, (other) => other === shim)));
   }
 
   /**

@@ -13,6 +13,7 @@ import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { callJson } from '../support/http.js';
+import { processesOf } from '../support/leftovers.js';
 import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
@@ -45,6 +46,10 @@ async function refused(instructions: string, ...args: readonly string[]): Promis
 
 const failure = (instructions: string, ...args: readonly string[]): Promise<string> =>
   refused(`FROM ${image}\n${instructions}\n`, ...args);
+
+/** Command lines of the shims of steps. */
+const shims = (): string[] =>
+  processesOf(engine.dir).flatMap(({ command }) => (/^\S*containerd-shim-\S+ -/.test(command) ? [command] : []));
 
 /** Names below the directories that steps use, of which there is nothing between builds. */
 function remains(): string[] {
@@ -155,13 +160,20 @@ describe('RUN', { skip }, () => {
 
   test('is in no list and no event, and ends with its build', async () => {
     const since = Math.floor(Date.now() / 1000);
-    const session = buildx.start(['build', '--no-cache', '-'], { input: `FROM ${image}\nRUN echo up; sleep 31337\n` });
+    const session = buildx.start(['build', '--no-cache', '-'], {
+      input: `FROM ${image}\nRUN true\nRUN echo up; sleep 31337\n`,
+    });
     await session.said(/ up$/m);
+    // The shim of the first step serves the second.
+    await waitFor('the first step to go', () => readdirSync(join(engine.dir, 'exec/io')).length === 1);
+    const [second = ''] = readdirSync(join(engine.dir, 'exec/io'));
+    assert.equal(shims().length, 1);
+    assert.ok(!shims().join().includes(second));
     assert.deepEqual(await callJson(engine.socketPath, 'GET', '/containers/json?all=1'), []);
     assert.notDeepEqual(remains(), []);
     session.kill('SIGINT');
     assert.notEqual((await session.ended).status, 0);
-    await waitFor('what the step had to go', () => remains().length === 0);
+    await waitFor('what the steps had to go', () => remains().length === 0 && shims().length === 0);
     const until = Math.ceil(Date.now() / 1000) + 1;
     const events = await engineOk(engine, ['events', '--since', `${since}`, '--until', `${until}`]);
     assert.doesNotMatch(events, / (?:container|network) /);
@@ -169,7 +181,7 @@ describe('RUN', { skip }, () => {
 
   test('leaves nothing when the daemon is killed', async () => {
     const session = buildx.start(['build', '--no-cache', '-'], {
-      input: `FROM ${image}\nRUN --mount=type=tmpfs,target=/t echo up; exec sleep 31338\n`,
+      input: `FROM ${image}\nRUN true\nRUN --mount=type=tmpfs,target=/t echo up; exec sleep 31338\n`,
     });
     await session.said(/ up$/m);
     const hasStep = (): boolean =>
@@ -185,7 +197,7 @@ describe('RUN', { skip }, () => {
     await session.ended;
     await engine.start();
     assert.equal(hasStep(), false);
-    assert.deepEqual(remains(), []);
+    assert.deepEqual([...remains(), ...shims()], []);
     await build('RUN true');
   });
 

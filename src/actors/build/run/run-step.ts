@@ -26,6 +26,7 @@ import { stepConfig, type StepDefaults, stepHostConfig, stepHostname } from './s
 import { stepEnvironment } from './step-environment.js';
 import { bindPoint, type MountDeps, StepMounts } from './step-mounts.js';
 import { StepSandbox } from './step-network.js';
+import type { SharedShim } from './shared-shim.js';
 import type { StepOutput } from './step-output.js';
 import { StepPlace } from './step-place.js';
 import { runProcess } from './step-process.js';
@@ -58,6 +59,7 @@ export interface RunStep {
   readonly request: Pick<BuildRequest, 'run' | 'secret' | 'sshAgent' | 'buildArgs'>;
   /** Those of the build, which holds the new layer. */
   readonly layers: StepLayers;
+  readonly shim: SharedShim;
   /** Returns the files that the mount with this index is from; undefined: from none. */
   readonly treeOf: (mount: number) => Promise<KnownTree | undefined>;
   /** Resolves when more output may come. */
@@ -163,6 +165,8 @@ async function perform(
     deps.tasks,
     {
       task: { id, spec, runtime, labels: {}, ...(ioOwner && { ioOwner }) },
+      shim: step.shim,
+      isAlone: runtime !== defaults.runtime,
       stdio,
       output: step.output,
       join: (created) => joinAndHide(deps, sandbox, id, created),

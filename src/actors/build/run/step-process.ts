@@ -3,6 +3,7 @@ import { isEngineError } from '../../../errors/engine-error.js';
 import type { CreateTask, ProcessStdio, TaskService } from '../../../ports/supervisor.js';
 import { allDone, type Undo } from '../../container/life/undo.js';
 import { taskExit } from '../../kit/task-exit.js';
+import type { SharedShim } from './shared-shim.js';
 import { OutputPump, type StepOutput } from './step-output.js';
 
 /** The exit code of a process that the runtime could not start. */
@@ -11,6 +12,9 @@ const SIGKILL = 9;
 
 export interface StepProcess {
   readonly task: Omit<CreateTask, 'stdio'>;
+  readonly shim: SharedShim;
+  /** The runtime is one for this step. */
+  readonly isAlone: boolean;
   readonly stdio: ProcessStdio;
   readonly output: StepOutput;
   /** Works at the same time as the runtime. */
@@ -24,7 +28,7 @@ export interface StepProcess {
  */
 export async function runProcess(
   tasks: TaskService,
-  { task, stdio, output, join }: StepProcess,
+  { task, shim, isAlone, stdio, output, join }: StepProcess,
   undo: Undo,
   signal: AbortSignal,
 ): Promise<number> {
@@ -32,8 +36,8 @@ export async function runProcess(
   const exit = taskExit(tasks, id);
   const kill = (): void => void tasks.kill(id, SIGKILL, { all: true }).catch(() => undefined);
   try {
-    undo.add('task', () => tasks.delete(id));
-    const created = tasks.create({ ...task, stdio: stdio.paths });
+    undo.add('task', () => shim.delete(id));
+    const created = shim.create({ ...task, stdio: stdio.paths }, isAlone);
     await allDone([created, join(created)]);
     signal.throwIfAborted();
     const pump = new OutputPump(stdio, output);

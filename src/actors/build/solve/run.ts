@@ -56,7 +56,7 @@ export function runOperation(planned: PlannedRun): Operation {
     },
     perform: async (work) => {
       const { tools, step, sources, signal } = work;
-      const { deps, layers, request } = tools;
+      const { deps, layers, shim, request } = tools;
       const { observer } = request;
       try {
         const layer = await runStep(
@@ -69,6 +69,7 @@ export function runOperation(planned: PlannedRun): Operation {
             env,
             request,
             layers,
+            shim,
             ...(collects !== undefined && { collects }),
             treeOf: async (mount) => {
               const place = mountSources[mount];

@@ -134,6 +134,8 @@ export class Solve {
 
   async export(): Promise<BuildResult> {
     const { plans, unusedArgs, schedule } = this.#parts();
+    // All steps have run.
+    void this.#tools.shim.end();
     const platforms: PlatformResult[] = [];
     for (const plan of plans) platforms.push(await this.#resultOf(plan));
     const tops = platforms.flatMap(({ topLayer }) => topLayer ?? []);

@@ -17,6 +17,7 @@ import type { BaseImageDeps } from '../base-image.js';
 import type { CopyDeps } from '../copy-step.js';
 import type { RemoteCaches } from '../remote-caches.js';
 import type { StepRunDeps } from '../run/run-step.js';
+import { SharedShim } from '../run/shared-shim.js';
 import { StepLayers } from '../step-layers.js';
 import type { StepClaims } from './claims.js';
 import type { SourceFiles, StepResult } from './step-result.js';
@@ -40,6 +41,7 @@ export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
 
 export class SolveTools {
   readonly layers: StepLayers;
+  readonly shim: SharedShim;
   /** Tells of what steps have fetched, by their digests. */
   readonly materials = new Map<string, BuildMaterial>();
   readonly #records: HeldRecord[] = [];
@@ -51,6 +53,7 @@ export class SolveTools {
     readonly request: BuildRequest,
   ) {
     this.layers = new StepLayers(deps.layers);
+    this.shim = new SharedShim(deps.tasks);
   }
 
   /** Keeps a record of the cache, with its layer, until the build ends. */
@@ -99,8 +102,10 @@ export class SolveTools {
   async close(): Promise<void> {
     const { log } = this.deps;
     const failed = (error: unknown): void => log.error({ err: error }, 'a build has left something behind');
+    const shimEnded = this.shim.end().catch(failed);
     for (const giveBack of this.#cleanup.splice(0).toReversed()) await giveBack().catch(failed);
     for (const record of this.#records.splice(0)) await record.release().catch(failed);
     await this.layers.release().catch(failed);
+    await shimEnded;
   }
 }
