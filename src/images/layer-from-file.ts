@@ -26,7 +26,7 @@ export async function layerFromFile(
   { layers, pool }: LayerFileDeps,
   { blobPath, parent, diffId }: TarFile,
 ): Promise<LayerInfo> {
-  const staged = await layers.stage();
+  const staged = await layers.stage(parent);
   try {
     const { diffDir, tarSplitPath, idMaps } = staged;
     const { bavail, bsize } = await statfs(diffDir);

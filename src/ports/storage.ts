@@ -106,7 +106,8 @@ export interface LayerStore {
   /** Reads the index from disk, removes what a crash left half made and reports it. */
   load(): Promise<{ readonly removed: readonly string[] }>;
   find(chainId: Digest): LayerInfo | undefined;
-  stage(): Promise<StagedLayer>;
+  /** @param parent is the layer that it will be committed on, if that is in the store: some drivers save work then. */
+  stage(parent?: Digest): Promise<StagedLayer>;
   /**
    * Takes a reference, which keeps a layer and its parents. References are in memory only; image store and container
    * records take them again at start. `release` deletes layers that nothing references and returns them (top first).

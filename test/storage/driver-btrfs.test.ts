@@ -3,18 +3,26 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
 import { closeSync, existsSync, linkSync, lstatSync, mkdirSync, openSync, readdirSync, readFileSync } from 'node:fs';
-import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { btrfs } from '../../src/storage/drivers/btrfs/btrfs-driver.js';
-import { makeContainer, makeTree, removeDirectories, sealLayer } from '../../src/storage/drivers/btrfs/tasks.js';
+import {
+  beginLayer,
+  makeContainer,
+  makeTree,
+  removeDirectories,
+  sealLayer,
+} from '../../src/storage/drivers/btrfs/tasks.js';
 import type { DriverContext, StorageDriver } from '../../src/storage/drivers/driver.js';
 import { storageDriver } from '../../src/storage/drivers/index.js';
+import { isOpaque, makeOpaque, makeWhiteout } from '../../src/storage/layers/marks.js';
 import { Layout } from '../../src/storage/layers/layout.js';
 import { deleteSubvolume, setReadOnly } from '../../src/sys/btrfs/subvolumes.js';
 import type { WorkerPool } from '../../src/workers/pool.js';
 import { isInMemoryOnly } from '../../src/sys/files/inode.js';
 import { BtrfsDisk, noBtrfs } from '../support/btrfs-disk.js';
+import { describeTree } from '../support/describe-tree.js';
 import { testDriver } from '../support/driver-contract/contract.js';
 
 const reason = noBtrfs();
@@ -83,6 +91,46 @@ else {
     );
     removeDirectories({ paths: layers, names: ['tree', 'diff'] });
     rmSync(join(disk.path, 'counted'), { recursive: true });
+  });
+
+  test('a layer is the same whether its entries are moved to their places or copied there', () => {
+    const at = (name: string): string => join(disk.path, 'placed', name);
+    const [base, parent] = [at('base'), at('base/tree')];
+    for (const name of ['base', 'moved', 'copied']) mkdirSync(at(name), { recursive: true });
+    makeTree({ at: join(base, 'diff') });
+    for (const path of ['kept/in', 'hidden/in', 'gone/in', 'same/in'])
+      mkdirSync(join(base, 'diff', path), { recursive: true });
+    for (const name of ['file', 'other']) writeFileSync(join(base, 'diff', name), 'old');
+    symlinkSync('kept', join(base, 'diff/link'));
+    sealLayer({ difference: join(base, 'diff'), parent: undefined, tree: parent });
+    const content = randomBytes(10_000);
+    const fill = (difference: string): void => {
+      for (const path of ['hidden/new/deep', 'kept/new/deep', 'link/in', 'file/in', 'same'])
+        mkdirSync(join(difference, path), { recursive: true, mode: 0o750 });
+      for (const path of ['hidden', 'hidden/new', 'kept/new/deep']) makeOpaque(join(difference, path));
+      for (const path of ['gone', 'hidden/in', 'kept/in', 'kept/new/deep/none']) makeWhiteout(join(difference, path));
+      for (const path of ['other', 'same/new', 'link/in/new']) writeFileSync(join(difference, path), content);
+      linkSync(join(difference, 'other'), join(difference, 'same/other'));
+      for (const path of ['other', 'same/new', 'link/in/new', 'kept/new/deep', 'kept', 'same', ''])
+        utimesSync(join(difference, path), 1000, 1000);
+    };
+    const moved = beginLayer({ parent, tree: at('moved/tree') });
+    makeTree({ at: at('copied/diff') });
+    for (const difference of [moved, at('copied/diff')]) fill(difference);
+    sealLayer({ difference: moved, parent, tree: at('moved/tree') });
+    sealLayer({ difference: at('copied/diff'), parent, tree: at('copied/tree') });
+    assert.deepEqual(describeTree(at('moved/tree')), describeTree(at('copied/tree')));
+    assert.equal(lstatSync(at('moved/tree')).mtimeMs, 1_000_000);
+    assert.deepEqual(readdirSync(at('moved/tree/kept')), ['new']);
+    for (const path of ['hidden', 'hidden/new', 'kept/new/deep'])
+      assert.equal(isOpaque(at(`moved/tree/${path}`)), false);
+    assert.deepEqual(readdirSync(at('moved')), ['tree']);
+    btrfs.counting?.prepare(disk.path);
+    assert.deepEqual(
+      ['moved', 'copied'].map((name) => btrfs.counting?.own(at(name))),
+      [36_864, 36_864],
+    );
+    removeDirectories({ paths: ['moved', 'copied', 'base', ''].map(at), names: ['tree', 'diff'] });
   });
 
   test('what all containers of an image need is written once, and no worker makes those after the second', async () => {

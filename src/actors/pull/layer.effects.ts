@@ -110,7 +110,7 @@ export class LayerTransfers {
   ): Promise<Fetched> {
     const access = this.#deps.access(host, host.isMirror ? undefined : input.credentials);
     const show = (view: LayerView): void => this.#deps.publish(input.layer.chainId, view);
-    const staged = await this.#deps.layers.stage();
+    const staged = await this.#deps.layers.stage(input.layer.parent);
     try {
       // The transfer waits here and not in the pool, where a cancel would not reach it.
       const free = await this.#slots.take(signal);

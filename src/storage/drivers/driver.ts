@@ -129,13 +129,17 @@ export interface StorageDriver {
   start?(): Promise<void>;
   /** IDs of the writable layers that are mounted. Called once, when it is known which layers are whole. */
   recover(): Promise<readonly string[]>;
-  /** Makes the empty directory that a difference is unpacked into. Default: a plain one. */
-  stage?(at: string): Promise<void>;
   /**
-   * Makes of the complete difference `<directory>/diff` what the driver keeps of the layer, in `directory` too. `below`
-   * are the directories of the layers below it. A crash leaves the directory to the store, which removes it.
+   * Makes the empty directory that a difference is unpacked into: at `at`, or in another place beside it, which it
+   * returns. Default: a plain one. `below` is as for `apply`, but empty if the layer below is not known yet.
    */
-  apply(directory: string, below: readonly string[], chainId: Digest): Promise<void>;
+  stage?(at: string, below: readonly string[]): Promise<string>;
+  /**
+   * Makes of the complete difference, which is where `stage` said, what the driver keeps of the layer, in `directory`
+   * too. `below` are the directories of the layers below it. A crash leaves the directory to the store, which removes
+   * it.
+   */
+  apply(directory: string, below: readonly string[], chainId: Digest, difference: string): Promise<void>;
   /**
    * Directories that, merged as differences, are the files of a stack of layers. `names` are those of the layers, the
    * topmost first; so is the result, whose first directory has each file that is in the topmost layer's tar.

@@ -3,6 +3,7 @@ export const DRIVER_TASKS = {
   'btrfs-enable-quota': async () => (await import('./btrfs/tasks.js')).enableQuota,
   'btrfs-free-deleted': async () => (await import('./btrfs/tasks.js')).freeDeleted,
   'btrfs-make-container': async () => (await import('./btrfs/tasks.js')).makeContainer,
+  'btrfs-begin-layer': async () => (await import('./btrfs/tasks.js')).beginLayer,
   'btrfs-make-tree': async () => (await import('./btrfs/tasks.js')).makeTree,
   'btrfs-remove': async () => (await import('./btrfs/tasks.js')).removeDirectories,
   'btrfs-renew-limit': async () => (await import('./btrfs/tasks.js')).renewLimit,

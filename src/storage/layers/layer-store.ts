@@ -3,7 +3,7 @@
  * files (drivers/driver.ts).
  */
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, realpath, rename } from 'node:fs/promises';
+import { readdir, realpath, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { dataLoss, invalid } from '../../errors/engine-error.js';
@@ -30,10 +30,11 @@ import { storageError } from '../storage-error.js';
 import { chainId } from '../../ports/chain-id.js';
 import { Durability } from './durability.js';
 import { InitLayers } from './init-layers.js';
-import { DIFFERENCE, Layout, TAR_SPLIT } from './layout.js';
+import { Layout, TAR_SPLIT } from './layout.js';
 import { MAX_DEPTH, ReadOnlyLayers } from './read-only-layers.js';
 import { settle } from './settle.js';
 import { spreadLayers } from './spread-layers.js';
+import { makeStage, type StagePlace } from './stage-place.js';
 import { tarStream } from './tar-stream.js';
 import { Trash } from './trash.js';
 import { WritableLayers } from './writable-layers.js';
@@ -153,17 +154,15 @@ export class DriverLayerStore implements LayerStore {
     return this.#readOnly.find(chainId);
   }
 
-  async stage(): Promise<StagedLayer> {
+  async stage(parent?: Digest): Promise<StagedLayer> {
     const directory = this.#parts.layout.newStaging();
-    const diffDir = join(directory, DIFFERENCE);
-    await mkdir(directory, { mode: 0o710 });
-    await (this.#parts.driver.stage?.(diffDir) ?? mkdir(diffDir, { mode: 0o755 }));
+    const place = await this.#readOnly.withFound(parent, (below) => makeStage(this.#parts.driver, directory, below));
     return {
-      diffDir,
+      diffDir: place.diffDir,
       tarSplitPath: join(directory, TAR_SPLIT),
       idMaps: this.#parts.idMaps,
       commit: async (layer, threads) => {
-        const info = await this.#commit(directory, layer, threads);
+        const info = await this.#commit(place, layer, threads);
         this.#parts.layout.leaveStaging(directory);
         return info;
       },
@@ -361,7 +360,7 @@ export class DriverLayerStore implements LayerStore {
     doing: string,
     fill: (staged: StagedLayer) => Promise<LayerContent>,
   ): Promise<LayerInfo> {
-    const staged = await this.stage();
+    const staged = await this.stage(parent);
     try {
       return await staged.commit({ parent, ...(await fill(staged)) });
     } catch (error) {
@@ -370,7 +369,7 @@ export class DriverLayerStore implements LayerStore {
     }
   }
 
-  async #commit(directory: string, layer: CommitRequest, threads?: LayerThreads): Promise<LayerInfo> {
+  async #commit({ directory, diffDir }: StagePlace, layer: CommitRequest, threads?: LayerThreads): Promise<LayerInfo> {
     const { diffId, parent, sizeBytes } = layer;
     const id = chainId(parent, diffId);
     return this.#readOnly.exclusively(id, async () => {
@@ -383,8 +382,8 @@ export class DriverLayerStore implements LayerStore {
         throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
       const add = async (): Promise<LayerInfo> => {
         const below = this.#readOnly.directories(parent);
-        await settle({ workers: this.#parts.workers, threads }, join(directory, DIFFERENCE), below, layer);
-        await this.#parts.driver.apply(directory, below, id);
+        await settle({ workers: this.#parts.workers, threads }, diffDir, below, layer);
+        await this.#parts.driver.apply(directory, below, id, diffDir);
         return this.#readOnly.add(directory, { chainId: id, diffId, parent, sizeBytes });
       };
       try {

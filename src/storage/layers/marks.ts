@@ -3,7 +3,7 @@
  * which can mount a difference as it is. Synchronous, for worker threads. Paths are byte strings.
  */
 import { makeDevice } from '../../sys/files/inode.js';
-import { getXattr, setXattr } from '../../sys/files/xattr.js';
+import { getXattr, removeXattr, setXattr } from '../../sys/files/xattr.js';
 import { isInUserNamespace } from '../../sys/users/user-namespace.js';
 import { fsPath } from '../byte-path.js';
 
@@ -41,4 +41,8 @@ export function isOpaque(at: string): boolean {
 
 export function makeOpaque(at: string): void {
   setXattr(fsPath(at), opaqueMark(), YES);
+}
+
+export function makeTransparent(at: string): void {
+  removeXattr(fsPath(at), opaqueMark());
 }

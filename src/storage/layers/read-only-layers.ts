@@ -181,6 +181,12 @@ export class ReadOnlyLayers {
     }
   }
 
+  /** Calls `work` with the directories of a layer and those below it, none if there is no such layer (yet). */
+  withFound<T>(top: Digest | undefined, work: (directories: readonly string[]) => Promise<T>): Promise<T> {
+    if (top === undefined || !this.find(top)) return work([]);
+    return this.pinned(top, () => work(this.directories(top)));
+  }
+
   /** Pins the layer until the returned function is called. */
   pin(chainId: Digest): () => Promise<void> {
     const layer = this.get(chainId);

@@ -52,7 +52,8 @@ function clear(at: string): void {
   rmSync(fsPath(at), { recursive: true, force: true });
 }
 
-function replaceAttributes(from: string, stat: BigIntStats, to: string): void {
+/** Gives `to` the attributes of `from`, and no others that belong to the content of a file. */
+export function replaceAttributes(from: string, stat: BigIntStats, to: string): void {
   const wanted = new Set(contentXattrs(from));
   for (const name of contentXattrs(to)) if (!wanted.has(name)) removeXattr(fsPath(to), name);
   copyAttributes(from, stat, to);

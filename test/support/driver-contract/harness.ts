@@ -98,7 +98,7 @@ export class DriverHarness {
   }
 
   async addTar(store: DriverLayerStore, parent: Digest | undefined, tar: Buffer): Promise<LayerInfo> {
-    const staged = await store.stage();
+    const staged = await store.stage(parent);
     try {
       const extractor = new LayerExtractor(staged);
       extractor.write(tar);

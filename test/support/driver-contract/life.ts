@@ -56,7 +56,7 @@ export const LIFE_TESTS: DriverTests = {
     const top = (await h.addTar(store, base, tarOf([{ path: 'b' }]))).chainId;
     const lonely = (await h.addTar(store, undefined, tarOf([{ path: 'c' }]))).chainId;
     const root = join(h.temp, 'crash');
-    const staged = await store.stage();
+    const staged = await store.stage(base);
     writeFileSync(join(staged.diffDir, 'half'), 'x');
     mkdirSync(join(root, 'layers/zzzzzz/diff'), { recursive: true });
     mkdirSync(join(root, 'writable/half/diff'), { recursive: true });

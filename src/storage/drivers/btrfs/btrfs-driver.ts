@@ -12,7 +12,7 @@
  */
 import { existsSync, lstatSync, readlinkSync } from 'node:fs';
 import { lstat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { invalid, messageOf } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
@@ -102,13 +102,17 @@ class BtrfsDriver implements StorageDriver {
     return [];
   }
 
-  /** The lowest layer of an image stays where it was unpacked, hence a subvolume from the beginning. */
-  async stage(at: string): Promise<void> {
-    await this.#parts.workers.run('btrfs-make-tree', { at });
+  /**
+   * The lowest layer of an image stays where it was unpacked, hence a subvolume from the beginning. On a layer that is
+   * whole the difference is unpacked into a directory of the new tree, whose entries are moved to their places.
+   */
+  async stage(at: string, [parent]: readonly string[]): Promise<string> {
+    if (parent === undefined) await this.#parts.workers.run('btrfs-make-tree', { at });
+    else return this.#parts.workers.run('btrfs-begin-layer', { parent, tree: join(dirname(at), TREE) });
+    return at;
   }
 
-  async apply(directory: string, [parent]: readonly string[]): Promise<void> {
-    const difference = join(directory, DIFFERENCE);
+  async apply(directory: string, [parent]: readonly string[], _: string, difference: string): Promise<void> {
     await this.#parts.workers.run('btrfs-seal-layer', { difference, parent, tree: join(directory, TREE) });
   }
 

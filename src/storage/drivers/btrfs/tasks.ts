@@ -1,5 +1,6 @@
 /** Worker tasks of the driver `btrfs`: all that waits for the disk. */
-import { chownSync, chmodSync, existsSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { chownSync, chmodSync, existsSync, mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import type { BigIntStats } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Owner } from '../../../ports/id-maps.js';
@@ -16,6 +17,7 @@ import { toBytePath } from '../../byte-path.js';
 import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
+import { moveDifference } from '../../trees/move-difference.js';
 import { TREE } from '../whole-tree.js';
 import { LIMIT, OWN, START, startFor } from './places.js';
 
@@ -27,8 +29,23 @@ export function makeTree({ at }: { readonly at: string }): void {
   makeSubvolume(at);
 }
 
+/**
+ * Begins the tree of a layer as that of the layer below. Returns an empty directory in it for the difference, of a name
+ * that no layer can know.
+ */
+export function beginLayer({ parent, tree }: { readonly parent: string; readonly tree: string }): string {
+  if (!isSubvolume(parent)) throw layerGone(parent);
+  makeSnapshot(parent, tree);
+  const difference = join(tree, `.difference-${randomBytes(16).toString('hex')}`);
+  mkdirSync(difference, { mode: 0o755 });
+  return difference;
+}
+
 export interface SealInput {
-  /** Subvolume that becomes the lowest layer, or whose entries are copied onto a snapshot of what is below. */
+  /**
+   * A directory in the tree, from which its entries are moved; or a subvolume that becomes the lowest layer, or whose
+   * entries are copied onto a snapshot of what is below.
+   */
   readonly difference: string;
   readonly parent: string | undefined;
   readonly tree: string;
@@ -36,7 +53,8 @@ export interface SealInput {
 
 /** Makes the read-only tree of a layer. */
 export function sealLayer({ difference, parent, tree }: SealInput): void {
-  if (parent === undefined) renameSync(difference, tree);
+  if (dirname(difference) === tree) moveDifference(toBytePath(difference), toBytePath(tree));
+  else if (parent === undefined) renameSync(difference, tree);
   else {
     if (!isSubvolume(parent)) throw layerGone(parent);
     makeSnapshot(parent, tree);
