@@ -157,7 +157,10 @@ class GrpcCall implements MessageCall {
   async *messages(): AsyncGenerator<Buffer> {
     const reader = new FrameReader();
     try {
-      for await (const piece of this.#stream) yield* reader.push(piece as Buffer);
+      for await (const piece of this.#stream) {
+        // `yield*` would wait three times for each of them.
+        for (const message of reader.push(piece as Buffer)) yield message;
+      }
     } catch (error) {
       if (this.#failure === undefined && error instanceof EngineError) this.#failure = error;
       this.#failure ??= unavailable(`the client's session broke: ${messageOf(error)}`);
