@@ -40,6 +40,8 @@ const directory = mkdtempSync(join(tmpdir(), 'cache-'));
 const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
 /** Content of the configuration file of the next start. */
 const file: Record<string, unknown> = {};
+/** Limits of the last tests, which share a restart of the daemon. */
+const history = { maxAge: '1h', maxEntries: 2 };
 let engine: Engine;
 let buildx: Buildx;
 
@@ -245,7 +247,7 @@ describe('the build cache', { skip }, () => {
     assert.match(shown, / Keep Duration: +48h0m0s\n Max Used Space: \S+\nGC Policy rule#1:\n/);
     assert.match(shown, /rule#3:\n All: +true\n Reserved Space: \S+\n Max Used Space: \S+\n Min Free Space: \S+\n/);
     assert.notDeepEqual(await contexts(), []);
-    file['builder'] = { gc: { policy: [{ filter: ['type=source.local'], maxUsedSpace: '1' }] } };
+    file['builder'] = { gc: { policy: [{ filter: ['type=source.local'], maxUsedSpace: '1' }] }, history };
     await engine.stop();
     await engine.start();
     await waitFor('the collection', async () => (await contexts()).length === 0);
@@ -261,14 +263,10 @@ describe('the build cache', { skip }, () => {
       for (let at = 0; at < times; at++) await buildx.ok(['build', '-q', '.'], { in: 'history' });
     };
     buildx.write('history/Dockerfile', 'FROM scratch\nCOPY Dockerfile /\n');
-    const settings = { history: { maxAge: '1h', maxEntries: 2 } };
-    file['builder'] = settings;
-    await engine.stop();
-    await engine.start();
     // Those that are younger stay, however many they are.
     await building(3);
     assert.ok((await listed()).length >= 3);
-    settings.history.maxAge = '0';
+    history.maxAge = '0';
     await engine.stop();
     await engine.start();
     assert.equal((await listed()).length, 2);

@@ -31,9 +31,9 @@ after(async () => {
   await cleanup.run();
 });
 
-/** Builds the directory `ctx`, without the cache. */
+/** Builds the directory `ctx`, without the cache and a network, which takes a while to make. */
 function start(instructions: string, args: readonly string[]): ReturnType<Buildx['start']> {
-  return buildx.start(['build', '--no-cache', '-f', '-', ...args, '.'], {
+  return buildx.start(['build', '--no-cache', '--network=none', '-f', '-', ...args, '.'], {
     in: 'ctx',
     input: instructions.replace(/^(?!FROM|# )/, `FROM ${image}\n`),
   });
@@ -80,7 +80,7 @@ describe('RUN --mount', { skip }, () => {
     assert.equal(lines[4], 'staged');
     assert.match(lines[5] ?? '', /^root:/);
     // The directory of the places is there with its attributes, as in layers of dockerd.
-    assert.deepEqual(await topLayerOf(buildx, 'bound'), ['etc/'], 'places of mounts go with them');
+    assert.deepEqual(await topLayerOf(engine, 'bound'), ['etc/'], 'places of mounts go with them');
   });
 
   test('bind with rw forgets what is written, also a single file', async () => {
@@ -96,7 +96,7 @@ describe('RUN --mount', { skip }, () => {
     buildx.write('ctx/Dockerfile', `FROM ${image}\nRUN --mount=target=/c ls /c; cat /c/sub/inner\n`);
     const input = execFileSync('tar', ['-C', join(buildx.directory, 'ctx'), '-c', '.']);
     rmSync(join(buildx.directory, 'ctx/Dockerfile'));
-    const lines = outputOf(await buildx.ok(['build', '--no-cache', '-'], { input }));
+    const lines = outputOf(await buildx.ok(['build', '--no-cache', '--network=none', '-'], { input }));
     assert.deepEqual(lines, ['Dockerfile', 'file', 'sub', 'inside']);
   });
 
@@ -119,7 +119,7 @@ describe('RUN --mount', { skip }, () => {
       'tmpfs',
     );
     assert.match(lines.join('\n'), /No space left on device\n1777$/);
-    assert.deepEqual(await topLayerOf(buildx, 'tmpfs'), ['etc/']);
+    assert.deepEqual(await topLayerOf(engine, 'tmpfs'), ['etc/']);
   });
 
   test('cache keeps its files over steps that fail, and knows users, names and what it begins with', async () => {
@@ -147,7 +147,7 @@ describe('RUN --mount', { skip }, () => {
       const run = `RUN ${from} cat ${file}; echo ${++uses} >> ${file}`;
       const made = `FROM ${image} AS ${stage}\nRUN mkdir /seed && echo ${content} > /seed/f\nFROM ${image}\n`;
       buildx.write('a/Dockerfile', made + run);
-      const { stderr } = await buildx.ok(['build', ...args, '.'], { in: 'a' });
+      const { stderr } = await buildx.ok(['build', '--network=none', ...args, '.'], { in: 'a' });
       return [...stderr.matchAll(/^#\d+ [\d.]+ (.*)$/gm)].map(([, line = '']) => line);
     };
     let uses = 0;
@@ -207,7 +207,7 @@ describe('RUN --mount', { skip }, () => {
     );
     const length = String(inFile.length);
     assert.deepEqual(lines, ['400 0:0', length, 'f', '444 7:8', length, String(inVariable.length), '[]']);
-    assert.deepEqual(await topLayerOf(buildx, 'secrets'), ['etc/']);
+    assert.deepEqual(await topLayerOf(engine, 'secrets'), ['etc/']);
     const failed = 'RUN --mount=type=secret,id=f --mount=type=secret,id=v,env=V test -n "$V" && exit 5';
     assert.match(await failure(failed, ...secrets), /exit code: 5$/m);
     assert.match(

@@ -1,6 +1,8 @@
 /** The output of steps, as buildx shows it, and the files of layers that they leave. */
 import { execFileSync } from 'node:child_process';
-import type { Buildx, BuildxResult } from './buildx.js';
+import type { BuildxResult } from './buildx.js';
+import type { Engine } from './engine.js';
+import { call } from './http.js';
 
 /** Returns the lines that processes of the build have written. */
 export function outputOf({ stderr }: BuildxResult): string[] {
@@ -21,12 +23,12 @@ export function bytesOf({ stderr }: BuildxResult): Buffer {
 }
 
 /** Returns the names in the topmost layer of an image, sorted. */
-export async function topLayerOf(buildx: Buildx, image: string): Promise<string[]> {
-  const archive = `${buildx.directory}/saved.tar`;
-  await buildx.ok(['save', '-o', archive, image]);
-  const text = (...args: readonly string[]): string => execFileSync('tar', [...args], { encoding: 'utf8' });
-  const [manifest] = JSON.parse(text('-xOf', archive, 'manifest.json')) as [{ readonly Layers: readonly string[] }];
-  const layer = execFileSync('tar', ['-xOf', archive, manifest.Layers.at(-1) ?? ''], { maxBuffer: 1 << 28 });
-  const names = execFileSync('tar', ['-t'], { input: layer, encoding: 'utf8' });
+export async function topLayerOf(engine: Engine, image: string): Promise<string[]> {
+  const archive = await call(engine.socketPath, 'GET', `/images/${image}/get`);
+  if (archive.status !== 200) throw new Error(`save gave ${archive.status}: ${archive.text}`);
+  const read = (name: string): Buffer =>
+    execFileSync('tar', ['-xO', name], { input: archive.body, maxBuffer: 1 << 28 });
+  const [manifest] = JSON.parse(String(read('manifest.json'))) as [{ readonly Layers: readonly string[] }];
+  const names = execFileSync('tar', ['-t'], { input: read(manifest.Layers.at(-1) ?? ''), encoding: 'utf8' });
   return names.split('\n').filter(Boolean).toSorted();
 }
