@@ -67,6 +67,11 @@ const SHARING = [
     ...['http/api-versions'],
   ],
   ['containers/crash', 'images/images-api', 'images/save-load'],
+  // These have no daemon, but load much of its code, which they share.
+  [
+    ...['http/http-front', 'http/http-streams', 'http/chunked-requests', 'http/absent-parts', 'http/tls-terminator'],
+    ...['images/images-pull-tokens', 'images/images-pull-faults', 'images/fetch-layer'],
+  ],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
 /** Names of files that take longest, though they are not the largest ones: mostly they wait. */
 const LONG = new Set([
