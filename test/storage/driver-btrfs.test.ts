@@ -120,7 +120,8 @@ else {
     sealLayer({ difference: moved, parent, tree: at('moved/tree') });
     sealLayer({ difference: at('copied/diff'), parent, tree: at('copied/tree') });
     assert.deepEqual(describeTree(at('moved/tree')), describeTree(at('copied/tree')));
-    assert.equal(lstatSync(at('moved/tree')).mtimeMs, 1_000_000);
+    for (const path of ['', 'kept', 'same', 'kept/new/deep'])
+      assert.equal(lstatSync(at(`moved/tree/${path}`)).mtimeMs, 1_000_000, path);
     assert.deepEqual(readdirSync(at('moved/tree/kept')), ['new']);
     for (const path of ['hidden', 'hidden/new', 'kept/new/deep'])
       assert.equal(isOpaque(at(`moved/tree/${path}`)), false);
