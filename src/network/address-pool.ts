@@ -3,7 +3,7 @@
  * soon after its container left: peers still have the old container in their caches. For the same reason a container
  * that comes back gets the address that it had, if nobody else has it now.
  */
-import { forbidden, invalid, unavailable } from '../errors/engine-error.js';
+import { type EngineError, forbidden, invalid, unavailable } from '../errors/engine-error.js';
 import { contains, formatSubnet, sizeOf, toAddress, toNumber, type Subnet } from './subnet.js';
 
 /** So many containers are remembered with their last address. */
@@ -52,10 +52,7 @@ export class AddressPool {
       if (this.#taken.has(candidate)) continue;
       return this.#take(candidate, owner);
     }
-    throw unavailable(
-      `no available IPv${this.subnet.family} addresses on this network's address pools: ${formatSubnet(this.subnet)}`,
-      { code: 'NO_ADDRESS' },
-    );
+    throw noAddress(this.subnet);
   }
 
   /** Takes a particular address. Throws invalid when it is outside, forbidden when it is taken. */
@@ -83,4 +80,11 @@ export class AddressPool {
   release(address: string): void {
     this.#taken.delete(toNumber(address));
   }
+}
+
+export function noAddress(subnet: Subnet): EngineError {
+  return unavailable(
+    `no available IPv${subnet.family} addresses on this network's address pools: ${formatSubnet(subnet)}`,
+    { code: 'NO_ADDRESS' },
+  );
 }

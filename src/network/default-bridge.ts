@@ -1,5 +1,5 @@
 /** Plans the default bridge from the daemon's options and what the host has. */
-import { isIP } from 'node:net';
+import { addressFamily } from '../sys/net/ip-address.js';
 import { conflict, invalid } from '../errors/engine-error.js';
 import { IPV6_MIN_MTU, type Link, type Netlink } from '../sys/netlink/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
@@ -137,7 +137,7 @@ function addressPlan(
   const range = rangeText === '' ? subnet : parseSubnet(rangeText, rangeField, subnet.family);
   if (!covers(subnet, range) && !covers(range, subnet))
     throw invalid(`invalid ${rangeField}: ${rangeText} is not inside the bridge's subnet ${formatSubnet(subnet)}`);
-  if (gateway !== '' && (isIP(gateway) === 0 || !contains(subnet, gateway)))
+  if (gateway !== '' && (addressFamily(gateway) === 0 || !contains(subnet, gateway)))
     throw invalid(
       `invalid ${gatewayField}: ${gateway} is not an address inside the bridge's subnet ${formatSubnet(subnet)}`,
     );

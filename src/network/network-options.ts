@@ -1,5 +1,5 @@
 /** Reads options of networks as clients write them, under either engine's names. */
-import { isIP } from 'node:net';
+import { addressFamily } from '../sys/net/ip-address.js';
 import { invalid } from '../errors/engine-error.js';
 import type { NetworkRequest, NetworkSummary, WantedNetwork } from '../ports/network.js';
 import type { Family } from './subnet.js';
@@ -56,7 +56,7 @@ function familyOption(record: Pick<NetworkSummary, 'options'>, family: Family): 
 /** Returns the address in an option; '' if it is not given. @throws EngineError invalid. */
 export function addressOption(record: Pick<NetworkSummary, 'options'>, name: string, family: Family): string {
   const address = option(record, name) ?? '';
-  if (address !== '' && isIP(address) !== family)
+  if (address !== '' && addressFamily(address) !== family)
     throw invalid(`failed to parse com.docker.network.${name} value: ${address} (nil ip)`);
   return address;
 }

@@ -2,11 +2,12 @@
  * Turns a request for a bridge network into its record and the plan of its bridge. Pure, except for what `host`
  * returns.
  */
-import { isIP } from 'node:net';
+import { addressFamily } from '../sys/net/ip-address.js';
 import { type EngineError, forbidden, invalid } from '../errors/engine-error.js';
 import { notManager } from '../errors/not-manager.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
 import { IPV6_MIN_MTU } from '../sys/netlink/route-netlink.js';
+import { noAddress } from './address-pool.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
 import { bridgeNameProblem } from './bridge-name.js';
@@ -21,6 +22,7 @@ import {
   formatSubnet,
   overlaps,
   parseSubnet,
+  sizeOf,
   toAddress,
   toNumber,
   type Subnet,
@@ -132,25 +134,25 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
   if (given !== undefined && toNumber(given) !== subnet.base)
     throw invalid(`invalid network config:\ninvalid subnet ${config?.subnet}: it should be ${text}`);
   const check = (what: string, address: string): void => {
-    if (isIP(address) === 0) throw invalid(`invalid network config:\ninvalid ${what}: invalid address`);
+    if (addressFamily(address) === 0) throw invalid(`invalid network config:\ninvalid ${what}: invalid address`);
     if (!contains(subnet, address))
       throw invalid(`invalid network config:\ninvalid ${what}: parent subnet ${text} doesn't contain this address`);
   };
   if (config?.gateway) check(`gateway ${config.gateway}`, config.gateway);
-  const used = new Set(config?.gateway ? [config.gateway] : []);
-  for (const [name, address] of Object.entries(config?.auxiliaryAddresses ?? {})) {
+  // An address can be written in several ways.
+  const used = new Set(config?.gateway ? [toNumber(config.gateway)] : []);
+  const auxiliary = Object.entries(config?.auxiliaryAddresses ?? {});
+  for (const [name, address] of auxiliary) {
     check(`auxiliary address ${name}`, address);
-    if (used.has(address))
+    const value = toNumber(address);
+    if (used.has(value))
       throw forbidden(`failed to allocate secondary ip address (${name}:${address}): Address already in use`, {
         code: 'ADDRESS_IN_USE',
       });
-    used.add(address);
+    used.add(value);
   }
   const range = config?.ipRange ? wantedRange(config.ipRange, subnet) : undefined;
-  const gateway =
-    config?.gateway || isolated
-      ? (config?.gateway ?? '')
-      : firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
+  const gateway = config?.gateway || isolated ? (config?.gateway ?? '') : firstFree(subnet, range, used);
   // An IPv6 address can be written in many ways, and clients must see it as they wrote it.
   return {
     subnet: subnet.family === 6 ? (config?.subnet ?? text) : text,
@@ -175,13 +177,17 @@ function wantedRange(text: string, subnet: Subnet): Subnet {
   return range;
 }
 
-/** Returns the first address of the range that nobody else uses. */
-function firstFree(subnet: Subnet, range: Subnet | undefined, taken: readonly string[]): string {
-  const first = range && range.base > subnet.base ? range.base : subnet.base + 1n;
-  for (let value = first; ; value++) {
-    const address = toAddress(subnet.family, value);
-    if (!taken.includes(address)) return address;
+/** Returns the first address of the range that nobody else uses. @throws EngineError unavailable when there is none. */
+function firstFree(subnet: Subnet, range: Subnet | undefined, taken: ReadonlySet<bigint>): string {
+  const end = subnet.base + sizeOf(subnet) - 1n;
+  const isTiny = sizeOf(subnet) <= 2n;
+  const lowest = isTiny ? subnet.base : subnet.base + 1n;
+  const highest = isTiny || subnet.family === 6 ? end : end - 1n;
+  const rangeEnd = range ? range.base + sizeOf(range) - 1n : end;
+  for (let value = range && range.base > lowest ? range.base : lowest; value <= highest && value <= rangeEnd; value++) {
+    if (!taken.has(value)) return toAddress(subnet.family, value);
   }
+  throw noAddress(subnet);
 }
 
 /**

@@ -1,7 +1,6 @@
 /** IP subnets in CIDR form. Addresses are big integers here, because IPv6 addresses need 128 bits. */
-import { isIP } from 'node:net';
 import { invalid } from '../errors/engine-error.js';
-import { addressBytes, addressText } from '../sys/net/ip-address.js';
+import { addressBytes, addressFamily, addressText } from '../sys/net/ip-address.js';
 
 export type Family = 4 | 6;
 
@@ -15,7 +14,7 @@ export interface Subnet {
 /** Parses `10.1.0.0/16` or `fd00::/64`; host bits are cleared. Throws invalid naming `field`. */
 export function parseSubnet(text: string, field: string, family?: Family): Subnet {
   const [address = '', prefix = '', ...more] = text.split('/');
-  const found = isIP(address);
+  const found = addressFamily(address);
   const prefixLength = Number(prefix);
   const isWrong =
     (found !== 4 && found !== 6) ||

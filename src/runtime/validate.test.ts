@@ -117,6 +117,7 @@ const refusals: [host: Partial<HostConfig>, message: string | RegExp, config?: P
   ],
   [{ PortBindings: { '70000/tcp': [] } }, 'invalid port specification: "70000"'],
   [{ PortBindings: { '80/tcp': [{ HostIp: '', HostPort: '9-8' }] } }, 'invalid port specification: "9-8"'],
+  [{ PortBindings: { '80/tcp': [{ HostIp: 'fe80::1%eth0', HostPort: '9' }] } }, /fe80::1%eth0/],
   [{ ExtraHosts: ['x'] }, 'bad format for add-host: "x"'],
   [{ ExtraHosts: ['x:999.1.1.1'] }, 'invalid IP address in add-host: "999.1.1.1"'],
   [{ NetworkMode: 'container:x', Dns: ['1.1.1.1'] }, 'conflicting options: dns and the network mode'],

@@ -5,6 +5,7 @@ import { isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import type { ContainerConfig, HealthConfig, HostConfig } from '../ports/container.js';
+import { addressFamily } from '../sys/net/ip-address.js';
 import { normalizeCapabilities } from './capabilities.js';
 import type { CgroupDriver } from './cgroup-path.js';
 import { parseDeviceRule } from './devices.js';
@@ -145,7 +146,7 @@ function checkPorts({ PortBindings }: HostConfig): void {
       if (HostPort !== '' && (range.length > 2 || !isPort(first) || !isPort(last) || Number(last) < Number(first))) {
         throw invalid(`invalid port specification: ${JSON.stringify(HostPort)}`);
       }
-      if (HostIp !== '' && isIP(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0)
+      if (HostIp !== '' && addressFamily(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0)
         throw invalid(`invalid IP address: ${HostIp}`);
     }
   }
@@ -183,7 +184,7 @@ function checkNetworkMode(host: HostConfig): void {
     const at = entry.search(/[:=]/);
     const [name, address] = [entry.slice(0, at), entry.slice(at + 1)];
     if (at < 1) throw invalid(`bad format for add-host: ${JSON.stringify(entry)}`);
-    if (name !== '' && address !== 'host-gateway' && isIP(address.replace(/^\[(.*)\]$/, '$1')) === 0)
+    if (name !== '' && address !== 'host-gateway' && addressFamily(address.replace(/^\[(.*)\]$/, '$1')) === 0)
       throw invalid(`invalid IP address in add-host: ${JSON.stringify(address)}`);
   }
 }

@@ -223,6 +223,10 @@ function badKinds(): readonly Bad[] {
   ];
 }
 
+const NONE_FREE = /^no available IPv[46] addresses on this network's address pools: /;
+const six = (config: Parameters<typeof subnet>[0]): NetworkRequest =>
+  request('x', { enableIpv6: true, subnets: [subnet(config)] });
+
 /** @param taken is the subnet of the default bridge. */
 function badSubnets(taken: string): readonly Bad[] {
   const own = someSubnet();
@@ -259,6 +263,11 @@ function badSubnets(taken: string): readonly Bad[] {
       'forbidden',
       /multiple subnets/,
     ],
+    [six({ subnet: 'fd00:9::%e/64' }), 'invalid', /invalid subnet fd00:9::%e\/64: invalid CIDR/],
+    [six({ subnet: 'fd00:9::/64', gateway: 'fd00:9::1%e' }), 'invalid', /invalid gateway fd00:9::1%e/],
+    [six({ subnet: 'fd00:9::/64', auxiliaryAddresses: { a: 'fd00:9::5', b: 'fd00:9:0::5' } }), 'forbidden', /\(b:/],
+    [six({ subnet: 'fd00:9::/127', auxiliaryAddresses: { a: 'fd00:9::', b: 'fd00:9::1' } }), 'unavailable', NONE_FREE],
+    [six({ subnet: `${base}0/30`, auxiliaryAddresses: { a: `${base}1`, b: `${base}2` } }), 'unavailable', NONE_FREE],
     [
       request('x', { subnets: [subnet({ gateway: `${base}1` })] }),
       'invalid',

@@ -1,5 +1,10 @@
 /** Converts IP addresses between text and bytes. */
-import { isIPv4 } from 'node:net';
+import { isIP, isIPv4 } from 'node:net';
+
+/** Returns 4 or 6; 0 for what is no address. One with a zone (`fe80::1%eth0`) is none: it is a place on one host. */
+export function addressFamily(text: string): 0 | 4 | 6 {
+  return text.includes('%') ? 0 : (isIP(text) as 0 | 4 | 6);
+}
 
 /** Returns 4 or 16 bytes, most significant first. `address` must be valid (node:net isIP); a zone is left out. */
 export function addressBytes(address: string): Buffer {

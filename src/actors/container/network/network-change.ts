@@ -2,7 +2,7 @@
  * Connecting containers to networks and disconnecting them: what may be asked for, and what it makes of the record.
  * Pure.
  */
-import { isIP } from 'node:net';
+import { addressFamily } from '../../../sys/net/ip-address.js';
 import { type EngineError, forbidden, internal, invalid, isEngineError } from '../../../errors/engine-error.js';
 import { endpointOptionProblems, wantedLinkName } from '../../../network/endpoint-options.js';
 import { contains, parseSubnet } from '../../../network/subnet.js';
@@ -68,12 +68,12 @@ function endpointProblems(
       misplaced.push('network-scoped alias is supported only for containers in user defined networks');
   }
   const malformed: string[] = [];
-  if (IPv4Address && (isIP(IPv4Address) !== 4 || IPv4Address === '0.0.0.0'))
+  if (IPv4Address && (addressFamily(IPv4Address) !== 4 || IPv4Address === '0.0.0.0'))
     malformed.push(`invalid IPv4 address: ${IPv4Address}`);
-  if (IPv6Address && (isIP(IPv6Address) !== 6 || /^[0:]*$/.test(IPv6Address)))
+  if (IPv6Address && (addressFamily(IPv6Address) !== 6 || /^[0:]*$/.test(IPv6Address)))
     malformed.push(`invalid IPv6 address: ${IPv6Address}`);
   for (const address of LinkLocalIPs)
-    if (isIP(address) === 0) malformed.push(`invalid link-local IP address: ${address}`);
+    if (addressFamily(address) === 0) malformed.push(`invalid link-local IP address: ${address}`);
   malformed.push(...endpointOptionProblems(DriverOpts ?? {}));
   return { misplaced, malformed };
 }
@@ -91,7 +91,10 @@ function outsideAddresses({ hasNames, ipam, subnets }: NetworkSummary, { IPAMCon
   if (!hasNames || ipam.driver !== 'default' || subnets.length === 0) return [];
   const within = subnets.map(({ subnet }) => parseSubnet(subnet, 'subnet'));
   return [IPAMConfig?.IPv4Address ?? '', IPAMConfig?.IPv6Address ?? '']
-    .filter((address) => address !== '' && !within.some((subnet) => isIP(address) !== 0 && contains(subnet, address)))
+    .filter(
+      (address) =>
+        address !== '' && !within.some((subnet) => addressFamily(address) !== 0 && contains(subnet, address)),
+    )
     .map((address) => `no configured subnet or ip-range contain the IP address ${address}`);
 }
 
