@@ -70,7 +70,7 @@ export class Bridge implements Medium {
           await netlink.removeAddress(index, old);
       }
     }
-    if (!isForeign) guardHostLink(plan.link, hasIpv6);
+    if (!isForeign) await guardHostLink(plan.link, hasIpv6);
     else if (!(await hasOtherPorts(index, netlink))) refuseAdvertisements(plan.link);
     // Without this, a new bridge could not find containers for a second or two, while it looks for duplicates of its
     // own address.
@@ -112,7 +112,7 @@ export class Bridge implements Medium {
       peer,
     });
     // The other end is still down, so no packet has come through. A port of a bridge needs no IPv6 of its own.
-    guardHostLink(hostName, false);
+    await guardHostLink(hostName, false);
   }
 }
 

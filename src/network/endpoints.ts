@@ -319,7 +319,7 @@ export class Endpoints {
     network.plugin?.adopt(endpoint);
     try {
       // An earlier version may have made the link.
-      guardHostLink(hostLink(endpoint.endpointId), false);
+      await guardHostLink(hostLink(endpoint.endpointId), false);
     } catch (error) {
       report(error, 'a running container can announce itself to the host as a router');
     }

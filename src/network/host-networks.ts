@@ -213,9 +213,8 @@ export class HostNetworks implements NetworkDriver {
     return this.#endpoints.sandboxes.create(containerId, pid);
   }
 
-  async removeSandbox(containerId: string): Promise<void> {
-    this.#endpoints.sandboxes.remove(containerId);
-    return Promise.resolve();
+  removeSandbox(containerId: string): Promise<void> {
+    return this.#endpoints.sandboxes.remove(containerId);
   }
 
   wayOut(networks: readonly Omit<Candidate, 'isDual'>[]): string | undefined {

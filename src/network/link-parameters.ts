@@ -1,6 +1,7 @@
 /** Sets kernel parameters of links, in the network namespace that the thread is in. */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { internal, messageOf } from '../errors/engine-error.js';
+import { writeFile } from 'node:fs/promises';
+import { type EngineError, internal, messageOf } from '../errors/engine-error.js';
 
 const ipv6File = (link: string, name: string): string => `/proc/sys/net/ipv6/conf/${link}/${name}`;
 
@@ -10,11 +11,15 @@ export function setParameter(file: string, value: string): void {
     // If the file cannot be written, it may already have the wanted value.
     if (readFileSync(file, 'utf8').trim() !== value) writeFileSync(file, value, { flag: 'r+' });
   } catch (error) {
-    const reason = isMissing(error)
-      ? `${file} is not a sysctl file`
-      : `unable to write to '${file}': ${messageOf(error)}`;
-    throw internal(reason, { code: 'LINK_PARAMETER', cause: error });
+    throw unwritable(file, error);
   }
+}
+
+function unwritable(file: string, error: unknown): EngineError {
+  const reason = isMissing(error)
+    ? `${file} is not a sysctl file`
+    : `unable to write to '${file}': ${messageOf(error)}`;
+  return internal(reason, { code: 'LINK_PARAMETER', cause: error });
 }
 
 /** Gives a link IPv6 with a link-local address, or disables IPv6 on it, so that the link does not even listen. */
@@ -26,10 +31,26 @@ export function setIpv6(link: string, isWanted: boolean): void {
  * Keeps what containers announce from changing the host: a router advertisement would give it an address and a default
  * route through the container that sent it. `hasIpv6`: the host has an address of its own on the link.
  */
-export function guardHostLink(link: string, hasIpv6: boolean): void {
+export function guardHostLink(link: string, hasIpv6: boolean): Promise<void> {
   refuseAdvertisements(link);
-  setIpv6(link, hasIpv6);
+  const write = line.then(async () => {
+    const file = ipv6File(link, 'disable_ipv6');
+    const value = hasIpv6 ? '0' : '1';
+    try {
+      if (readFileSync(file, 'utf8').trim() !== value) await writeFile(file, value, { flag: 'r+' });
+    } catch (error) {
+      if (!isMissing(error)) throw unwritable(file, error);
+    }
+  });
+  line = write.catch(() => undefined);
+  return write;
 }
+
+/**
+ * Writes that stand in one line, each on a thread of the pool. The kernel changes this parameter under its lock over
+ * all links, for which it may wait for 10 ms when containers come and go.
+ */
+let line: Promise<unknown> = Promise.resolve();
 
 /** Makes the host take no address and no route from advertisements on this link. */
 export function refuseAdvertisements(link: string): void {

@@ -12,6 +12,8 @@ const LOOPBACK_INDEX = 1;
 export class Sandboxes {
   /** Sockets inside new sandboxes, whose first endpoint is still to be configured. */
   readonly #fresh = new Map<string, Netlink>();
+  /** Removals under way; the next sandbox of a container has the same path. */
+  readonly #removals = new Map<string, Promise<void>>();
 
   /** @param root directory of the namespaces' mounts; each has the name of its container. */
   constructor(private readonly root: string) {}
@@ -29,24 +31,28 @@ export class Sandboxes {
    */
   async create(containerId: string, pid?: number): Promise<string> {
     const path = this.path(containerId);
-    this.remove(containerId);
+    await this.remove(containerId);
     const open = (): Netlink => new Netlink();
     const inside = pid === undefined ? createNetns(path, open) : keepNetns(path, pid, open);
     try {
       await inside.configure(LOOPBACK_INDEX, { addresses: [], gateways: [] });
     } catch (error) {
       inside.close();
-      removeNetns(path);
+      await removeNetns(path);
       throw error;
     }
     this.#fresh.set(containerId, inside);
     return path;
   }
 
-  remove(containerId: string): void {
+  remove(containerId: string): Promise<void> {
     this.#fresh.get(containerId)?.close();
     this.#fresh.delete(containerId);
-    removeNetns(this.path(containerId));
+    const path = this.path(containerId);
+    const removal =
+      this.#removals.get(containerId) ?? removeNetns(path).finally(() => this.#removals.delete(containerId));
+    this.#removals.set(containerId, removal);
+    return removal;
   }
 
   /** Runs `work` with a socket inside a sandbox, and with a descriptor of the sandbox, to put links there. */

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { createNetns, removeNetns } from '../../src/sys/process/netns.js';
+import { createNetns, removeNetnsNow } from '../../src/sys/process/netns.js';
 import { runInside, startInside } from './host-networks.js';
 
 export interface Outside {
@@ -53,7 +53,7 @@ export function openOutside(directory: string, { here, there }: OutsideOptions):
         address.split('/')[0] ?? '',
       );
   } catch (error) {
-    removeNetns(path);
+    removeNetnsNow(path);
     throw error;
   }
   return {
@@ -61,7 +61,7 @@ export function openOutside(directory: string, { here, there }: OutsideOptions):
     link,
     remove: () => {
       execFileSync('ip', ['link', 'del', link]);
-      removeNetns(path);
+      removeNetnsNow(path);
     },
   };
 }

@@ -3,6 +3,7 @@
  * that ends where it began; what is opened inside stays inside.
  */
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { libc } from '../ffi/libc.js';
 
@@ -17,7 +18,9 @@ const mount = libc.checked<[source: string, target: string, type: null, flags: n
   'mount',
   'int mount(const char *source, const char *target, const char *type, unsigned long flags, const void *data)',
 );
-const umount = libc.func<[target: string, flags: number]>('int umount2(const char *target, int flags)');
+const UMOUNT = 'int umount2(const char *target, int flags)';
+const umount = libc.func<[target: string, flags: number]>(UMOUNT);
+const umountLater = libc.pooled<[target: string, flags: number]>(UMOUNT);
 
 /**
  * Calls `inside` while `enter` has moved the thread out of its own namespace. Throws what `inside` throws, after the
@@ -52,7 +55,7 @@ export function createNetns<T>(path: string, inside: () => T): T {
       },
     );
   } catch (error) {
-    removeNetns(path);
+    removeNetnsNow(path);
     throw error;
   }
 }
@@ -64,7 +67,7 @@ export function keepNetns<T>(path: string, pid: number, inside: () => T): T {
     mount(`/proc/${pid}/ns/net`, path, null, MS_BIND, null);
     return inNetns(path, inside);
   } catch (error) {
-    removeNetns(path);
+    removeNetnsNow(path);
     throw error;
   }
 }
@@ -84,9 +87,18 @@ export function inNetns<T>(path: string, inside: () => T): T {
   }
 }
 
-/** Unmounts and deletes a namespace; the kernel ends it when its last process is gone. Idempotent. */
-export function removeNetns(path: string): void {
+/**
+ * Unmounts and deletes a namespace; the kernel ends it when its last process is gone. Idempotent, but nothing may be
+ * made at `path` meanwhile. The kernel waits for a grace period of RCU in an umount, 10 ms when it has much to do.
+ */
+export async function removeNetns(path: string): Promise<void> {
   // Whatever umount says (not mounted, not there), the file must go.
+  await umountLater(path, MNT_DETACH);
+  await rm(path, { force: true });
+}
+
+/** Does the same as `removeNetns` at once: for one that could not be made, or that nothing else waits for. */
+export function removeNetnsNow(path: string): void {
   umount(path, MNT_DETACH);
   rmSync(path, { force: true });
 }
