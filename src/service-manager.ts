@@ -13,6 +13,9 @@ const FULL =
   'the service manager keeps no more sockets (FileDescriptorStoreMax=): further ones are closed at a restart, and ' +
   'refuse clients until the next process has opened them again';
 
+/** A message that nobody repeats waits so long for a service manager that has much to do. */
+const STORE_WAIT_MS = 5_000;
+
 export class ServiceManager {
   /** Sockets that the service manager opened for us. */
   readonly sockets: readonly ActivationSocket[];
@@ -22,6 +25,7 @@ export class ServiceManager {
   readonly #watchdogMs: number;
   readonly #log: Logger;
   #watchdog: NodeJS.Timeout | undefined;
+  #isDeaf = false;
 
   /**
    * Takes what concerns this process out of the environment, so that no child takes it for its own.
@@ -40,7 +44,7 @@ export class ServiceManager {
     // systemd says so since version 254; for older ones the unit does.
     const hasStore = this.#notifySocket !== undefined && /^[1-9]\d*$/.test(storeSize);
     const keeper = {
-      tell: (text: string, fds?: readonly number[]) => this.#notify(text, fds),
+      tell: (text: string, fds?: readonly number[]) => this.#tellStore(text, fds),
       limit: Number(storeSize),
       onFull: () => log.warn({ limit: storeSize }, FULL),
     };
@@ -79,16 +83,29 @@ export class ServiceManager {
     this.#notify('STOPPING=1\nSTATUS=stopping');
   }
 
-  /** Returns false when nobody has heard it. */
-  #notify(state: string, fds: readonly number[] = []): boolean {
-    if (this.#notifySocket === undefined) return false;
+  #notify(state: string): void {
     try {
       // Each line holds one assignment.
-      sendUnixDatagram(this.#notifySocket, state, fds);
-      return true;
+      if (this.#notifySocket !== undefined) sendUnixDatagram(this.#notifySocket, state, [], 0);
     } catch (error) {
       // The service manager may be gone or slow; clients are served all the same.
       this.#log.debug({ state, reason: messageOf(error) }, 'the service manager could not be told');
+    }
+  }
+
+  /**
+   * Returns false when nobody has heard it: a socket is lost then, or an old one stays in the way of the next of its
+   * name. After one wait in vain there is no other until the service manager is heard of again.
+   */
+  #tellStore(state: string, fds: readonly number[] = []): boolean {
+    if (this.#notifySocket === undefined) return false;
+    try {
+      sendUnixDatagram(this.#notifySocket, state, fds, this.#isDeaf ? 0 : STORE_WAIT_MS);
+      this.#isDeaf = false;
+      return true;
+    } catch (error) {
+      this.#isDeaf = true;
+      this.#log.warn({ state, reason: messageOf(error) }, 'the service manager could not be given a socket to keep');
       return false;
     }
   }

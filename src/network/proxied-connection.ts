@@ -14,7 +14,7 @@ export interface ProxyTarget {
 export interface MovedConnection {
   /** Descriptors, which belong to whoever has this. */
   readonly client: number;
-  /** Absent when the container had not taken the connection; then nothing was read from the client either. */
+  /** Absent when the container had not taken the connection. */
   readonly server: number | undefined;
   /** Bytes that were read from one and not written to the other. */
   readonly toServer: Buffer;
@@ -34,6 +34,8 @@ export class ProxiedConnection {
   readonly #client: Socket;
   readonly #server: Socket;
   #ways: { readonly toServer: Way; readonly toClient: Way } | undefined;
+  /** Bytes that an earlier process has read from the client of a connection that is not taken yet. */
+  readonly #unsent: Buffer;
 
   /** @param client a socket that nothing was read from, or what another process has left. */
   constructor(client: Socket | MovedConnection, target: ProxyTarget, owner: ConnectionOwner) {
@@ -60,8 +62,10 @@ export class ProxiedConnection {
       };
       owner.taken();
     };
-    if (isNew || earlier === undefined) this.#server.on('connect', () => begin(NOTHING, NOTHING));
-    else begin(client.toServer, client.toClient);
+    const [toServer, toClient] = isNew ? [NOTHING, NOTHING] : [client.toServer, client.toClient];
+    if (earlier === undefined) this.#server.on('connect', () => begin(toServer, toClient));
+    else begin(toServer, toClient);
+    this.#unsent = toServer;
   }
 
   /**
@@ -72,7 +76,7 @@ export class ProxiedConnection {
     const [client, server] = [this.#client, this.#server];
     if (client.destroyed || server.destroyed) return undefined;
     const left = {
-      toServer: this.#ways?.toServer.stop() ?? NOTHING,
+      toServer: this.#ways?.toServer.stop() ?? Buffer.concat([this.#unsent, buffered(client)]),
       toClient: this.#ways?.toClient.stop() ?? NOTHING,
     };
     const copies: number[] = [];
@@ -128,8 +132,13 @@ class Way {
     // Reading would give it to the listener as well.
     this.#from.removeAllListeners('data').pause();
     const unwritten = this.#piece.subarray(this.#piece.length - handleOf(this.#to).writeQueueSize);
-    return Buffer.concat([unwritten, (this.#from.read() as Buffer | null) ?? NOTHING]);
+    return Buffer.concat([unwritten, buffered(this.#from)]);
   }
+}
+
+/** Takes what the socket has read and told nobody. One that has a descriptor from the beginning reads at once. */
+function buffered(socket: Socket): Buffer {
+  return (socket.read() as Buffer | null) ?? NOTHING;
 }
 
 function socketOf(fd: number): Socket {

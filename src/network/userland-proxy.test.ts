@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, Socket } from 'node:net';
 import { after, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { waitFor } from '../../test/support/wait.js';
 import { closeFd, duplicateFd } from '../sys/files/fd.js';
 import { acceptFrom } from '../sys/net/listen-socket.js';
 import { bindPort } from '../sys/net/port-socket.js';
@@ -139,6 +140,9 @@ test('a connection that its server has not taken goes on in another process, and
   client.write('question');
   while (replace().connections === 0) await sleep(10);
   while (!isAskedFor(port)) await sleep(10);
+  // The second process has read the question, so the third one has it from there, and the fourth from the third.
+  await waitFor('the question to move', () => replace().bytes > 0);
+  assert.deepEqual(replace(), { connections: 1, bytes: 'question'.length });
   let isAnswered = false;
   const serve = async (): Promise<void> => {
     for (let accepted = acceptFrom(fd); accepted !== undefined; accepted = acceptFrom(fd)) closeFd(accepted);
