@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, constants, mkdtempSync, openSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { request } from 'node:http';
+import { type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -29,8 +29,8 @@ let engine: Engine;
 let image: string;
 let buildx: Buildx;
 let gate: RegistryGate;
-/** Requests that the gate holds. */
-let held = 0;
+/** Requests that the gate holds, or has held in the last test. */
+let held: IncomingMessage[] = [];
 /** The state of the machine while nothing is built. */
 let idle: readonly string[];
 
@@ -65,6 +65,8 @@ async function nothingStays(): Promise<void> {
     () => `nothing to stay of the build: ${left.join(', ')}`,
     () => (left = remains().filter((thing) => !idle.includes(thing))).length === 0,
   );
+  // The daemon gives up by itself a registry that says nothing for a minute.
+  await waitFor('the registry to be left alone', () => held.every(({ socket }) => socket.destroyed), 30_000);
   const { socketPath } = engine;
   assert.deepEqual(await callJson(socketPath, 'GET', '/containers/json?all=1'), []);
   const { findings } = await callJson<{ findings: object[] }>(socketPath, 'POST', '/engine/fsck?dryRun=1');
@@ -88,15 +90,15 @@ after(async () => {
 
 /** Holds what matches until the next test. */
 function hold(method: string, path: RegExp): void {
-  held = 0;
+  held = [];
   gate.guard = (incoming) => {
     if (incoming.method !== method || !path.test(incoming.url ?? '')) return 'passes';
-    held++;
+    held.push(incoming);
     return 'taken';
   };
 }
 
-const isHeld = (): Promise<unknown> => waitFor('the registry to be asked', () => held > 0);
+const isHeld = (): Promise<unknown> => waitFor('the registry to be asked', () => held.length > 0);
 
 /** Waits for a thing that is there for a while only. */
 const isThere = (what: RegExp): Promise<unknown> =>
