@@ -178,7 +178,7 @@ export class Endpoints {
       });
       const index = inside.indexOf(name);
       if (index === undefined) throw internal(`interface ${name} vanished from the namespace`);
-      this.sandboxes.setParameters(containerId, name, hasIpv6, parameters);
+      await this.sandboxes.setParameters(containerId, name, hasIpv6, parameters);
       await inside.configure(index, {
         addresses: [
           { ip: endpoint.ipv4, prefixLength: endpoint.ipv4PrefixLength },

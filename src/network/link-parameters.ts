@@ -1,6 +1,6 @@
 /** Sets kernel parameters of links, in the network namespace that the thread is in. */
-import { readFileSync, writeFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { closeSync, openSync, readFileSync, write as writeTo, writeFileSync } from 'node:fs';
+import { promisify } from 'node:util';
 import { type EngineError, internal, messageOf } from '../errors/engine-error.js';
 
 const ipv6File = (link: string, name: string): string => `/proc/sys/net/ipv6/conf/${link}/${name}`;
@@ -22,9 +22,13 @@ function unwritable(file: string, error: unknown): EngineError {
   return internal(reason, { code: 'LINK_PARAMETER', cause: error });
 }
 
-/** Gives a link IPv6 with a link-local address, or disables IPv6 on it, so that the link does not even listen. */
-export function setIpv6(link: string, isWanted: boolean): void {
-  setIpv6Parameter(link, 'disable_ipv6', isWanted ? '0' : '1');
+/**
+ * Gives a link IPv6 with a link-local address, or disables IPv6 on it, so that the link does not even listen.
+ * @param inside runs a function in the network namespace of the link. A file that was opened there changes that one,
+ * wherever it is written.
+ */
+export function setIpv6(link: string, isWanted: boolean, inside: <T>(open: () => T) => T): Promise<void> {
+  return writeInLine(ipv6File(link, 'disable_ipv6'), isWanted ? '0' : '1', inside);
 }
 
 /**
@@ -33,17 +37,7 @@ export function setIpv6(link: string, isWanted: boolean): void {
  */
 export function guardHostLink(link: string, hasIpv6: boolean): Promise<void> {
   refuseAdvertisements(link);
-  const write = line.then(async () => {
-    const file = ipv6File(link, 'disable_ipv6');
-    const value = hasIpv6 ? '0' : '1';
-    try {
-      if (readFileSync(file, 'utf8').trim() !== value) await writeFile(file, value, { flag: 'r+' });
-    } catch (error) {
-      if (!isMissing(error)) throw unwritable(file, error);
-    }
-  });
-  line = write.catch(() => undefined);
-  return write;
+  return writeInLine(ipv6File(link, 'disable_ipv6'), hasIpv6 ? '0' : '1', (open) => open());
 }
 
 /**
@@ -51,6 +45,26 @@ export function guardHostLink(link: string, hasIpv6: boolean): Promise<void> {
  * all links, for which it may wait for 10 ms when containers come and go.
  */
 let line: Promise<unknown> = Promise.resolve();
+
+const writeText = promisify<number, string>(writeTo);
+
+/** Sets a parameter if it exists and has another value. */
+async function writeInLine(file: string, value: string, inside: <T>(open: () => T) => T): Promise<void> {
+  let fd: number | undefined;
+  try {
+    // A file that cannot be written may already have the wanted value.
+    fd = inside(() => (readFileSync(file, 'utf8').trim() === value ? undefined : openSync(file, 'r+')));
+    if (fd === undefined) return;
+    const opened = fd;
+    const written = line.then(() => writeText(opened, value));
+    line = written.catch(() => undefined);
+    await written;
+  } catch (error) {
+    if (!isMissing(error)) throw unwritable(file, error);
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+  }
+}
 
 /** Makes the host take no address and no route from advertisements on this link. */
 export function refuseAdvertisements(link: string): void {

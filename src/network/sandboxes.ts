@@ -74,10 +74,17 @@ export class Sandboxes {
    * Sets kernel parameters of a link: whether it has IPv6, then the ones that a client wants.
    * @throws EngineError internal naming the file: it does not exist, or cannot have the value.
    */
-  setParameters(containerId: string, link: string, hasIpv6: boolean, parameters: readonly LinkParameter[]): void {
+  async setParameters(
+    containerId: string,
+    link: string,
+    hasIpv6: boolean,
+    parameters: readonly LinkParameter[],
+  ): Promise<void> {
+    const path = this.path(containerId);
     // /proc/sys/net shows the namespace of the thread that opens its files.
-    inNetns(this.path(containerId), () => {
-      setIpv6(link, hasIpv6);
+    await setIpv6(link, hasIpv6, (open) => inNetns(path, open));
+    if (parameters.length === 0) return;
+    inNetns(path, () => {
       for (const { directory, name, value } of parameters)
         setParameter(`/proc/sys/net/${directory}/${link}/${name}`, value);
     });
