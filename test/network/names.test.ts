@@ -1,6 +1,5 @@
 /** The name server inside sandboxes, over real namespaces. Needs root. */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,6 +19,7 @@ import {
   type Sandbox,
   startInside,
 } from '../support/host-networks.js';
+import { someSubnet } from '../support/network-requests.js';
 import { silentLog } from '../support/silent-log.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'names-'));
@@ -41,7 +41,6 @@ async function start(internal = false): Promise<HostNetworks> {
     ['back', true],
     ['front', false],
   ] as const) {
-    const [a = 0, b = 0] = randomBytes(2);
     await networks.create({
       name,
       driver: 'bridge',
@@ -50,7 +49,7 @@ async function start(internal = false): Promise<HostNetworks> {
       enableIpv4: true,
       enableIpv6,
       ipam: { driver: 'default', options: {} },
-      subnets: [{ subnet: `10.${a}.${b}.0/24`, gateway: '', ipRange: '', auxiliaryAddresses: {} }],
+      subnets: [{ subnet: someSubnet(), gateway: '', ipRange: '', auxiliaryAddresses: {} }],
       options: {},
       labels: {},
       configOnly: false,

@@ -1,11 +1,18 @@
 /** Requests for networks, as the network driver gets them. */
-import { randomBytes } from 'node:crypto';
+import { randomInt } from 'node:crypto';
 import type { NetworkRequest, NetworkSubnet } from '../../src/ports/network.js';
 
-/** A subnet that most likely nothing else on this machine has. */
+/** All subnets of 24 bits in 10.0.0.0/8. */
+const SUBNETS = 2 ** 16;
+let next = randomInt(SUBNETS);
+
+/**
+ * A subnet that nothing else on this machine has most likely, and that this process has not got before: two draws at
+ * random would meet in one of some hundred runs of a file with many networks.
+ */
 export function someSubnet(): string {
-  const [a = 0, b = 0] = randomBytes(2);
-  return `10.${a}.${b}.0/24`;
+  next = (next + 1) % SUBNETS;
+  return `10.${next >> 8}.${next & 255}.0/24`;
 }
 
 export const subnet = (changes: Partial<NetworkSubnet>): NetworkSubnet => ({
