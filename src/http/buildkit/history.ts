@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { notFound } from '../../errors/engine-error.js';
 import type { Logger } from '../../ports/logger.js';
-import { replaceFile } from '../../sys/files/durable-file.js';
+import { replaceFile, syncDirectory, writeSynced } from '../../sys/files/durable-file.js';
 import { readMessages, type StepCounts } from './progress-log.js';
 
 const MAX_RECORD_BYTES = 4 * 1024 * 1024;
@@ -116,8 +116,10 @@ export class BuildHistory {
     try {
       await Promise.all([
         logged.catch(() => undefined),
-        ...documents.map(({ name, bytes }) => replaceFile(join(directory, name), bytes)),
+        // They need no other name meanwhile: without a record, which comes last, the directory counts for nothing.
+        ...documents.map(({ name, bytes }) => writeSynced(join(directory, name), bytes, 'w')),
       ]);
+      if (documents.length > 0) await syncDirectory(directory);
       await replaceFile(join(directory, RECORD), JSON.stringify(record));
       await this.#measure(record.ref);
     } catch (err) {

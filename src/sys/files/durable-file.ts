@@ -23,19 +23,24 @@ export function isTemporary(name: string): boolean {
 export async function replaceFile(path: string, data: string | Uint8Array): Promise<void> {
   const temp = temporaryPath(path);
   try {
-    const file = await open(temp, 'wx', 0o600);
-    try {
-      await file.writeFile(data);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await writeSynced(temp, data, 'wx');
     await rename(temp, path);
   } catch (error) {
     await rm(temp, { force: true });
     throw error;
   }
   await syncDirectory(dirname(path));
+}
+
+/** Writes a file, with mode 0600. Its content is on the disk when the promise resolves, its name need not be. */
+export async function writeSynced(path: string, data: string | Uint8Array, flags: 'w' | 'wx'): Promise<void> {
+  const file = await open(path, flags, 0o600);
+  try {
+    await file.writeFile(data);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
 }
 
 interface DirectorySync {
