@@ -83,7 +83,7 @@ const LONG = new Set([
   ...['parallel-ranges', 'btrfs-daemon', 'snapshotter-daemon', 'ssh', 'network-plugins', 'compose-today', 'addresses'],
   ...['provenance', 'outputs', 'images-pull', 'gateway-modes', 'shutdown', 'drivers-agree', 'load', 'tls', 'traces'],
   ...['firewall-flush', 'upgrade', 'testcontainers', 'build-clients', 'userns-shown'],
-  ...['multi-platform', 'stores'],
+  ...['multi-platform', 'stores', 'guides', 'network-flags', 'retries', 'userns', 'rootless', 'socket-activation'],
 ]);
 /**
  * The temporary files of tests are in memory where the machine has enough of it, because nobody waits for a disk then,
