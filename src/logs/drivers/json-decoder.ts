@@ -5,6 +5,7 @@
  */
 import type { StreamName } from '../../ports/logs.js';
 import type { OnDamage, OutputOptions, RecordDecoder } from './record-format.js';
+import { inPairs } from './byte-pairs.js';
 import { formatTimeFixed, parseTime } from '../record-time.js';
 import { HEADER_BYTES } from '../attach/stdcopy.js';
 
@@ -24,6 +25,7 @@ const NEWLINE = 0x0a;
 const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte < 0x20 || byte === QUOTE || byte === BACKSLASH ? 1 : 0,
 );
+const SPECIAL_PAIR = inPairs(SPECIAL);
 /** Maps the character after a backslash to its meaning; 0 for a character without one. */
 const UNESCAPED = Uint8Array.from({ length: 256 }, (_, byte) => {
   const at = '"\\/bfnrt'.indexOf(String.fromCharCode(byte));
@@ -127,15 +129,10 @@ export class JsonDecoder implements RecordDecoder {
     let o = textStart;
     const lastWhole = length - 4;
     for (;;) {
-      while (
-        i <= lastWhole &&
-        ((SPECIAL[block[i] as number] as number) |
-          (SPECIAL[block[i + 1] as number] as number) |
-          (SPECIAL[block[i + 2] as number] as number) |
-          (SPECIAL[block[i + 3] as number] as number)) ===
-          0
-      ) {
-        outWords.setInt32(o, blockWords.getInt32(i, true), true);
+      while (i <= lastWhole) {
+        const word = blockWords.getInt32(i, true);
+        if (((SPECIAL_PAIR[word & 0xffff] as number) | (SPECIAL_PAIR[word >>> 16] as number)) !== 0) break;
+        outWords.setInt32(o, word, true);
         i += 4;
         o += 4;
       }

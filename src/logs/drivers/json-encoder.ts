@@ -5,6 +5,7 @@
 import type { StreamName } from '../../ports/logs.js';
 import { MAX_LINE_BYTES, type Piece, type RecordEncoder } from './record-format.js';
 import { formatTime } from '../record-time.js';
+import { inPairs } from './byte-pairs.js';
 
 const NEWLINE = 10;
 const HEX = Buffer.from('0123456789abcdef', 'latin1');
@@ -16,6 +17,7 @@ const WORST_GROWTH = 6;
 const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte < 0x20 || byte >= 0x80 || '"\\<>&'.includes(String.fromCharCode(byte)) ? 1 : 0,
 );
+const SPECIAL_PAIR = inPairs(SPECIAL);
 
 export class JsonEncoder implements RecordEncoder {
   readonly maxRecordBytes: number;
@@ -79,15 +81,10 @@ export class JsonEncoder implements RecordEncoder {
     for (;;) {
       // Takes four bytes at a time while none of them is special: the throughput of logs depends on this loop.
       const lastWhole = lineLimit - 4;
-      while (
-        i <= lastWhole &&
-        ((SPECIAL[source[i] as number] as number) |
-          (SPECIAL[source[i + 1] as number] as number) |
-          (SPECIAL[source[i + 2] as number] as number) |
-          (SPECIAL[source[i + 3] as number] as number)) ===
-          0
-      ) {
-        outWords.setInt32(o, sourceWords.getInt32(i, true), true);
+      while (i <= lastWhole) {
+        const word = sourceWords.getInt32(i, true);
+        if (((SPECIAL_PAIR[word & 0xffff] as number) | (SPECIAL_PAIR[word >>> 16] as number)) !== 0) break;
+        outWords.setInt32(o, word, true);
         i += 4;
         o += 4;
       }
