@@ -21,6 +21,8 @@ export async function pushImage(
   // A registry that does not answer would have the reader wait with it.
   const leave = (): void => void texts.return?.();
   signal.addEventListener('abort', leave, { once: true });
+  // An abort in the turn in which the push is joined has told nobody yet.
+  if (signal.aborted) leave();
   try {
     for await (const text of texts) {
       for (const line of text.split('\n').filter((one) => one.trim() !== '')) {

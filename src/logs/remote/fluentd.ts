@@ -192,7 +192,8 @@ function acks(socket: Socket, waiting: Set<string>, signal: AbortSignal): Promis
       received = Buffer.concat([received, data]);
       try {
         for (let ack = unpackAck(received); ack; ack = unpackAck(received)) {
-          waiting.delete(ack.chunk);
+          // One that answers without end would keep the daemon busy.
+          if (!waiting.delete(ack.chunk)) throw new Error('the server has acknowledged what was not sent');
           received = received.subarray(ack.length);
         }
         if (waiting.size === 0) settle();

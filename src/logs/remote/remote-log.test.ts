@@ -259,3 +259,25 @@ test('splunk: no line takes others with it, and a collector may answer without e
   for (const line of ['{"a":12345678901234567890,"a":1e999}', deep, '"{\\"cut"'])
     assert.ok(bodies.join('').includes(`{"event":{"line":${line},"source":"stdout"`), line.slice(0, 40));
 });
+
+test('fluentd: a server that acknowledges what it was not sent is asked again on another connection', async (t) => {
+  let connections = 0;
+  const server = createServer((socket) => {
+    const isLiar = ++connections === 1;
+    socket.setEncoding('latin1').on('error', () => undefined);
+    socket.on('data', (text: string) => {
+      const chunk = /\xa5chunk(\xb8.{24})/.exec(text)?.[1] ?? '';
+      socket.write(`\x81\xa3ack${isLiar ? '\xa1x' : chunk}`, 'latin1');
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const { open } = await logFixture(t, 'fluentd');
+  const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const options = { 'fluentd-address': address, 'fluentd-request-ack': 'true', 'fluentd-retry-wait': '1ms' };
+  const log = await open({ options });
+  log.write('stdout', Buffer.from('line\n'));
+  await until('the second connection', () => connections === 2);
+  await log.close();
+  assert.equal(log.droppedLines, 0);
+});
