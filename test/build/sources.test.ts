@@ -335,6 +335,17 @@ describe('git repositories', () => {
     await look(load(`${server.url}/git/holder.git`, { secret }), (source) =>
       assert.ok(files(source).includes('sub/inside')),
     );
+    // One that was fetched before another one was found to have moved has its files, too.
+    server.page('/git/alike.git/info/refs', (_request, response) =>
+      response.writeHead(301, { location: `/git/module.git${refs}` }).end(),
+    );
+    const other = server.commit('alike.git-lib', { other: 'other' });
+    server.commit('alikes', { top: 'top' });
+    server.addModule('alikes', 'sub', `${server.url}/git/alike.git`, module);
+    server.addModule('alikes', 'the-lib', `${server.url}/git/alike.git-lib.git`, other);
+    await look(load(`${server.url}/git/alikes.git`, { secret }), (source) =>
+      assert.ok(['sub/inside', 'the-lib/other'].every((file) => files(source).includes(file))),
+    );
     server.wantedLogin = '';
     server.visitors.length = 0;
     await look(load(`${server.url}/moved/gone.git`, { secret }), (source) =>

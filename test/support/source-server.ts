@@ -1,6 +1,6 @@
 /** A server of files and git repositories, honest ones and others, on a port of its own. */
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -67,7 +67,9 @@ export class SourceServer {
   /** Adds a submodule without looking at its address. */
   addModule(repository: string, path: string, url: string, commit: string): void {
     const directory = join(this.directory, repository);
-    writeFileSync(join(directory, '.gitmodules'), `[submodule "${path}"]\n\tpath = ${path}\n\turl = ${url}\n`);
+    // git forgets a module whose place is missing.
+    mkdirSync(join(directory, path), { recursive: true });
+    appendFileSync(join(directory, '.gitmodules'), `[submodule "${path}"]\n\tpath = ${path}\n\turl = ${url}\n`);
     this.git(directory, 'add', '--all');
     this.git(directory, 'update-index', '--add', '--cacheinfo', `160000,${commit},${path}`);
     this.git(directory, 'commit', '--quiet', '--message', 'a module');

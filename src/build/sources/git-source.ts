@@ -71,7 +71,8 @@ export class GitSource {
     await git.run(['config', 'remote.origin.fetch', '+refs/heads/*:refs/remotes/origin/*'], { directory: root });
     if (submodules && (await hasModules(root))) {
       const depth = scheme === 'git' || scheme === 'ssh' ? [] : ['--depth=1'];
-      const args = ['submodule', 'update', '--init', '--recursive', ...depth];
+      // A module that an attempt has fetched only, as another one failed, has no files unless it is forced.
+      const args = ['submodule', 'update', '--init', '--recursive', '--force', ...depth];
       await git.run(args, { directory: root, access }).catch((error: unknown) => {
         throw explained(error, `failed to update submodules for ${remote}`);
       });
