@@ -346,6 +346,16 @@ describe('git repositories', () => {
     await look(load(`${server.url}/git/alikes.git`, { secret }), (source) =>
       assert.ok(['sub/inside', 'the-lib/other'].every((file) => files(source).includes(file))),
     );
+    // The move is not that of a module whose address begins alike, which comes when the move is known.
+    server.commit('outer', { top: 'top' });
+    server.commit('inner', { top: 'top' });
+    server.addModule('inner', 'the-lib', `${server.url}/git/alike.git-lib.git`, other);
+    const head = server.git(join(server.directory, 'inner'), 'rev-parse', 'HEAD').trim();
+    server.addModule('outer', 'sub', `${server.url}/git/alike.git`, module);
+    server.addModule('outer', 'the-inner', `${server.url}/git/inner.git`, head);
+    await look(load(`${server.url}/git/outer.git`, { secret }), (source) =>
+      assert.ok(['sub/inside', 'the-inner/the-lib/other'].every((file) => files(source).includes(file))),
+    );
     server.wantedLogin = '';
     server.visitors.length = 0;
     await look(load(`${server.url}/moved/gone.git`, { secret }), (source) =>

@@ -20,10 +20,12 @@ const MAX_MOVES = 20;
 const PATH = '/info/refs';
 const QUERY = '?service=git-upload-pack';
 const REFUSED = /unable to access '([^'\n]{1,2000})': The requested URL returned error: 30[12378]\n/g;
+/** git names the address that a submodule was given, also when it has asked at another one. */
+const MODULE_FAILED = /clone of '([^'\n]{1,2000})' into submodule path /g;
 
 /** The moves that one command of git has met. */
 export class GitMoves {
-  /** New addresses by those that git was given, without a slash at the end. */
+  /** New addresses by those that git was given, without a slash at the end; its own for one that stays. */
   readonly #known = new Map<string, string>();
   #count = 0;
 
@@ -37,7 +39,7 @@ export class GitMoves {
     let hasMoved = false;
     for (const [, shown = ''] of stderr.matchAll(REFUSED)) {
       const from = shown.replace(/\/$/, '');
-      if (this.#known.has(from) || this.#count >= MAX_MOVES) continue;
+      if ((this.#known.get(from) ?? from) !== from || this.#count >= MAX_MOVES) continue;
       this.#count += 1;
       const to = await this.#target(from);
       if (to === undefined) continue;
@@ -45,7 +47,7 @@ export class GitMoves {
       this.#known.set(given, to);
       hasMoved = true;
     }
-    return hasMoved;
+    return this.#keepOthers(stderr) || hasMoved;
   }
 
   /** Returns arguments with the new addresses. */
@@ -58,6 +60,22 @@ export class GitMoves {
     return [...this.#known].flatMap(([from, to]): [string, string][] =>
       args.includes(from) ? [] : [[`url.${to}.insteadOf`, from]],
     );
+  }
+
+  /**
+   * git rewrites each address that begins like a given one: with `repo` that of `repo-lib`, too. One that has failed is
+   * asked for at its own place then. Returns whether there is such a one.
+   */
+  #keepOthers(stderr: string): boolean {
+    let isAny = false;
+    for (const [, given = ''] of stderr.matchAll(MODULE_FAILED)) {
+      const isRewritten = [...this.#known.keys()].some((from) => given.startsWith(from) && !isSame(given, from));
+      if (!isRewritten || this.#known.has(given) || this.#count >= MAX_MOVES) continue;
+      this.#count += 1;
+      this.#known.set(given, given);
+      isAny = true;
+    }
+    return isAny;
   }
 
   /** Returns undefined when the server names no place of a repository. */
@@ -88,4 +106,8 @@ export class GitMoves {
       return undefined;
     }
   }
+}
+
+function isSame(address: string, other: string): boolean {
+  return address === other || address === `${other}/`;
 }
