@@ -9,6 +9,7 @@ import { tagOf } from '../options/log-tag.js';
 import { badOption, parseInteger, type LogOptions } from '../options/option-values.js';
 import { isTransportUrl, parseTransportUrl, splitHostPort } from './address.js';
 import { dialStream } from './dial.js';
+import { encodeBatch } from './encode-batch.js';
 import { ReconnectingStream, writeAll } from './reconnecting-stream.js';
 import { ATTRIBUTE_OPTIONS, type RemoteDriver } from './remote-driver.js';
 import { DEFAULT_BATCH, type RemoteRecord, type RemoteSink } from './remote-sink.js';
@@ -154,16 +155,13 @@ async function tcp(
     dial: (signal) => dialStream({ network: 'tcp', host, port }, signal),
     retryDelayMs: (attempt) => (attempt >= attempts ? undefined : attempt === 0 ? 0 : delayMs),
   });
+  const encodeNonEmpty = (record: RemoteRecord): string => (record.line.length === 0 ? '' : `${encode(record)}\0`);
   await connection.open(signal);
   return {
     ...DEFAULT_BATCH,
-    send(records, signal) {
-      const bytes = Buffer.from(
-        records.map((record) => (record.line.length === 0 ? '' : `${encode(record)}\0`)).join(''),
-      );
-      return bytes.length === 0
-        ? Promise.resolve()
-        : connection.deliver((socket) => writeAll(socket, bytes, signal), signal);
+    async send(records, signal) {
+      const bytes = await encodeBatch(records, encodeNonEmpty, signal);
+      if (bytes.length > 0) await connection.deliver((socket) => writeAll(socket, bytes, signal), signal);
     },
     close: () => connection.close(),
   };

@@ -6,7 +6,7 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { makeFifo } from '../../sys/files/inode.js';
 import type { ContainerLog } from '../../ports/logs.js';
 import { ALL, collect, logFixture, readAll } from '../log-fixture.js';
@@ -250,6 +250,13 @@ test('splunk: no line takes others with it, and a collector may answer without e
     open({ options: { ...options, 'splunk-capath': join(dir, 'pipe') } }),
     /pipe is not a regular file/,
   );
+  const long = await open({ options: { ...options, 'splunk-format': 'inline' } });
+  const stringify = t.mock.method(JSON, 'stringify');
+  long.write('stdout', Buffer.from(`${'\x01'.repeat(7000)}\n`.repeat(1000)));
+  await nextTurn();
+  assert.ok(stringify.mock.callCount() < 1000, 'a whole batch is made in one turn of the loop');
+  stringify.mock.restore();
+  await long.close();
   const log = await open({ options });
   const deep = `${'['.repeat(8000)}${']'.repeat(8000)}`;
   for (const line of ['{"a":12345678901234567890,"a":1e999}', deep, '{"cut'])

@@ -11,6 +11,7 @@ import { readCertificates } from '../options/certificate-file.js';
 import { extraAttributes } from '../options/log-attributes.js';
 import { tagOf } from '../options/log-tag.js';
 import { badOption, parseBoolean, parseInteger, type LogOptions } from '../options/option-values.js';
+import { encodeBatch } from './encode-batch.js';
 import { refuseUnknown, type RemoteDriver } from './remote-driver.js';
 import type { RemoteRecord } from './remote-sink.js';
 
@@ -62,7 +63,7 @@ export const splunkDriver: RemoteDriver = {
       queueBytes: QUEUE_BYTES,
       isLossy: true,
       async send(records, signal) {
-        const body = Buffer.from(records.map(encode).join(''));
+        const body = await encodeBatch(records, encode, signal);
         if (body.length === 0) return;
         for (;;) {
           try {
