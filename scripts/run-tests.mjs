@@ -66,12 +66,14 @@ const SHARING = [
     ...['clients/cli', 'clients/cli-background', 'clients/curl', 'clients/dockerode', 'containers/health'],
     ...['http/api-versions'],
   ],
-  ['containers/crash', 'images/images-api', 'images/save-load'],
+  ['containers/crash', 'images/images-api', 'images/save-load', 'build/solve'],
   // These have no daemon, but load much of its code, which they share.
   [
     ...['http/http-front', 'http/http-streams', 'http/chunked-requests', 'http/absent-parts', 'http/tls-terminator'],
-    ...['images/images-pull-tokens', 'images/images-pull-faults', 'images/fetch-layer'],
+    ...['images/images-pull-tokens', 'images/images-pull-faults', 'images/fetch-layer', 'images/registry-ways'],
+    ...['security/hostile-neighbours', 'build/dockerfile-problems'],
   ],
+  ['network/network', 'network/user-networks', 'network/names', 'network/foreign-bridges'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
 /** Names of files that take longest, though they are not the largest ones: mostly they wait. */
 const LONG = new Set([
