@@ -122,6 +122,8 @@ describe('list', () => {
     assert.equal(await names('-l'), 'third');
     const own = [
       ['id=' + first.slice(0, 12), 'first'],
+      ['id=' + first.slice(1, 20), ''],
+      ['id=', ''],
       ['ancestor=' + lives.image, 'third second first'],
       ['ancestor=' + (await lives.ok('image', 'inspect', '--format', '{{.Id}}', lives.image)), 'third second first'],
     ] as const;
@@ -129,6 +131,8 @@ describe('list', () => {
       const found = await names('-a', '--filter', filter);
       assert.equal(found, wanted, filter);
     }
+    for (const filter of ['exited=4', 'before=second', 'since=second'])
+      assert.equal(await names('--filter', filter), '', `without -a: ${filter}`);
     assert.equal(await names('-a', '--filter', 'label=tier', '--filter', 'label=old'), 'first');
     assert.equal(await names('-a', '--filter', 'status=created', '--filter', 'status=exited'), 'third first');
     await refusesWrongFilters();

@@ -51,12 +51,14 @@ export function selectContainers(
   for (const health of filters.get('health'))
     if (!HEALTHS.includes(health)) throw badState('health', 'health', health, HEALTHS);
   const exited = filters.get('exited').map((code) => {
-    if (!/^-?\d+$/.test(code))
+    if (!/^[+-]?\d+$/.test(code))
       throw invalid(`invalid filter 'exited=${code}': strconv.Atoi: parsing ${JSON.stringify(code)}: invalid syntax`);
     return Number(code);
   });
-  const all =
-    query.all || limit > 0 || statuses.length > 0 || exited.length > 0 || filters.has('before') || filters.has('since');
+  // Only a state that is asked for by name shows containers that do not run, as in the known engine: `exited`, `before`
+  // and `since` select among those that are shown anyway.
+  const all = query.all || limit > 0 || statuses.length > 0;
+  const ids = filters.has('id') ? idsWithPrefix(filters.get('id'), records) : undefined;
   const before = bound(filters, 'before', context);
   const since = bound(filters, 'since', context);
   const ancestors = filters.get('ancestor').map((reference) => context.imageId(reference) ?? '');
@@ -77,7 +79,7 @@ export function selectContainers(
     if (ancestors.length > 0 && !ancestors.some((image) => image !== '' && context.isAncestor(record.image, image)))
       return false;
     if (!filters.matchesLabels(record.config.Labels)) return false;
-    if (!filters.matchesPattern('id', record.id)) return false;
+    if (ids && !ids.has(record.id)) return false;
     if (!filters.matchesPattern('name', record.name) && !filters.matchesPattern('name', record.name.slice(1)))
       return false;
     if (!matchesVolume(filters.get('volume'), record) || !matchesNetwork(filters.get('network'), record)) return false;
@@ -85,6 +87,23 @@ export function selectContainers(
     return matchesPorts(publish, expose, record);
   });
   return limit > 0 ? selected.slice(0, limit) : selected;
+}
+
+/**
+ * Returns the IDs that begin with one of these texts, each of which must tell one container from all others. Work grows
+ * with the number of containers and the lengths of an ID, not with the number of texts.
+ */
+function idsWithPrefix(prefixes: readonly string[], records: readonly ContainerRecord[]): ReadonlySet<string> {
+  const wanted = new Set(prefixes);
+  const lengths = [...new Set(prefixes.map(({ length }) => length))].filter((length) => length > 0 && length <= 64);
+  const found = new Map<string, string | undefined>();
+  for (const { id } of records) {
+    for (const length of lengths) {
+      const prefix = id.slice(0, length);
+      if (wanted.has(prefix)) found.set(prefix, found.has(prefix) ? undefined : id);
+    }
+  }
+  return new Set([...found.values()].filter((id) => id !== undefined));
 }
 
 function bound(filters: Filters, key: 'before' | 'since', context: FilterContext): ContainerRecord | undefined {

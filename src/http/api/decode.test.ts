@@ -5,6 +5,7 @@ import { decodeCreate } from './container-create.js';
 import { decodeUpdate } from './container-update.js';
 import { humanDuration } from './container-view.js';
 import { parseFilters } from './filters.js';
+import { parseInstant, untilOf } from './until.js';
 import { healthcheck } from './healthcheck.js';
 
 const newest = (): boolean => true;
@@ -154,13 +155,39 @@ test('filters in both forms, and nothing else', () => {
   assert.deepEqual(parseFilters('{"name":{"a":true}}').get('name'), ['a']);
   assert.deepEqual(parseFilters('{"name":["a","b"]}').get('name'), ['a', 'b']);
   assert.equal(parseFilters(undefined).size, 0);
-  for (const bad of ['{', '[]', '"x"', '{"a":1}', '{"a":["b",1]}', '{"a":{"b":"c"}}'])
+  for (const bad of ['{', '[]', '"x"', '{"a":1}', '{"a":["b",1]}', '{"a":{"b":"c"}}', '{"a":[true]}'])
     assert.throws(() => parseFilters(bad), /invalid filter/, bad);
   assert.throws(() => parseFilters('{"zz":["1"]}').allow(['name']), /invalid filter 'zz'/);
   assert.equal(parseFilters('{"label":["a=b=c","d"]}').matchesLabels({ a: 'b=c', d: '' }), true);
   assert.equal(parseFilters('{"label":["a"]}').matchesLabels({}), false);
   assert.equal(parseFilters('{"name":["^/we"]}').matchesPattern('name', '/web'), true);
   assert.equal(parseFilters('{"name":["("]}').matchesPattern('name', '/web'), false);
+});
+
+test('a boolean filter has a value', () => {
+  assert.equal(parseFilters('{}').flag('dangling'), undefined);
+  assert.equal(parseFilters('{"dangling":["0"]}').flag('dangling'), false);
+  assert.throws(() => parseFilters('{"dangling":[]}').flag('dangling'), /invalid filter 'dangling'/);
+});
+
+test('bounds of time', () => {
+  const now = 1_000_000_000_000;
+  const cases: [string, number][] = [
+    ['1.5', 1500],
+    ['1h30m', now - 5_400_000],
+    ['.5h', now - 1_800_000],
+    ['1.h', now - 3_600_000],
+    ['-1h', now + 3_600_000],
+    ['2030-01-01T05:00:00.5+01:00', Date.UTC(2030, 0, 1, 4, 0, 0, 500)],
+    ['2030-01-01Z', Date.UTC(2030, 0, 1)],
+    ['2030-01-01T05', new Date(2030, 0, 1, 5).getTime()],
+    ['2030-01-01', new Date(2030, 0, 1).getTime()],
+  ];
+  for (const [text, wanted] of cases) assert.equal(parseInstant(text, now), wanted, text);
+  for (const bad of ['', '-1', '1d', '.h', '2030-13-01', '2030-01-01 5', '2030-01-01T5'])
+    assert.throws(() => parseInstant(bad, now), /failed to parse/, bad);
+  assert.equal(untilOf(parseFilters('{}'), now), undefined);
+  assert.throws(() => untilOf(parseFilters('{"until":[]}'), now), /invalid filter 'until'/);
 });
 
 test('members that mean the same when they are zero stay out', () => {

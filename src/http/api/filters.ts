@@ -37,8 +37,9 @@ export class Filters {
 
   /** Returns the one boolean of a key, undefined when it is absent. Throws invalid for anything else. */
   flag(key: string): boolean | undefined {
+    if (!this.has(key)) return undefined;
     const values = this.get(key);
-    if (values.length === 0) return undefined;
+    if (values.length === 0) throw invalid(`invalid filter '${key}'`, { code: 'INVALID_FILTER' });
     const truths = values.map((value) =>
       ['1', 'true'].includes(value) ? true : ['0', 'false'].includes(value) ? false : undefined,
     );
@@ -99,6 +100,7 @@ export function parseFilters(text: string | undefined): Filters {
     else if (
       typeof value === 'object' &&
       value !== null &&
+      !Array.isArray(value) &&
       Object.values(value).every((flag) => typeof flag === 'boolean')
     ) {
       values.set(key, Object.keys(value));
