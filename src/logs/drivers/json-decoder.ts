@@ -10,6 +10,8 @@ import { formatTimeFixed, parseTime } from '../record-time.js';
 import { HEADER_BYTES } from '../attach/stdcopy.js';
 
 const PREFIX = Buffer.from('{"log":"', 'latin1');
+const PREFIX_START = PREFIX.readInt32LE(0);
+const PREFIX_END = PREFIX.readInt32LE(4);
 const TIME_BYTES = 30;
 const TIME_PREFIX_BYTES = TIME_BYTES + 1;
 /** These bytes end the time and the record. */
@@ -120,7 +122,8 @@ export class JsonDecoder implements RecordDecoder {
   #record(block: Buffer, blockWords: DataView, start: number): number {
     const length = block.length;
     if (length - start < 48) return 0;
-    for (let k = 0; k < 8; k++) if (block[start + k] !== PREFIX[k]) return 0;
+    if (blockWords.getInt32(start, true) !== PREFIX_START) return 0;
+    if (blockWords.getInt32(start + 4, true) !== PREFIX_END) return 0;
     const textStart = this.#textStart();
     this.#grow(textStart + length - start);
     const out = this.#out;

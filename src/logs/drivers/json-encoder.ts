@@ -10,6 +10,8 @@ import { inPairs } from './byte-pairs.js';
 const NEWLINE = 10;
 const HEX = Buffer.from('0123456789abcdef', 'latin1');
 const PREFIX = Buffer.from('{"log":"', 'latin1');
+const PREFIX_START = PREFIX.readInt32LE(0);
+const PREFIX_END = PREFIX.readInt32LE(4);
 /** The worst case is `\u00XX` or `\ufffd` for one byte. */
 const WORST_GROWTH = 6;
 
@@ -101,7 +103,8 @@ export class JsonEncoder implements RecordEncoder {
         this.end = o;
         lineStart = ++i;
         if (i >= size || o >= limit) return lineStart;
-        for (let k = 0; k < 8; k++) out[o + k] = PREFIX[k] as number;
+        outWords.setInt32(o, PREFIX_START, true);
+        outWords.setInt32(o + 4, PREFIX_END, true);
         o += 8;
         lineLimit = Math.min(size, lineStart + MAX_LINE_BYTES);
       } else if (byte < 0x80) {

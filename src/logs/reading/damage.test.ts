@@ -96,7 +96,9 @@ test('json-file: a torn record before a whole one, and a lost newline', async (t
   await writeFile(
     path,
     `${record('a')}\n${record('torn').slice(0, 20)}${record('b')}\n${record('c')}${record('d')}\n` +
-      `{"x":1}\nnull\n[]\n"s"\n${record('e')}\n`,
+      // Neither half of a record's beginning makes one.
+      `${record('f').replace('log', 'lag')}\n${record('g').replace('log', 'lot')}\n` +
+      `${record('h').replace('{"l', '{"f')}\n{"x":1}\nnull\n[]\n"s"\n${record('e')}\n`,
   );
   assert.equal((await readStopped()).toString(), 'a\nb\nc\nd\ne\n');
 });
