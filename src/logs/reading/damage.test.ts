@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { test, type TestContext } from 'node:test';
 import { FrameDecoder } from '../attach/stdcopy.js';
@@ -114,4 +115,11 @@ test('json-file: records of another writer are understood', async (t) => {
     (await readStopped({ timestamps: true })).toString(),
     '2025-01-02T03:04:05.500000000Z 😀\t/\n2025-01-02T03:04:05.000000000Z spaced',
   );
+});
+
+test('json-file: a pipe in the place of a file is refused, and nobody waits for its other end', async (t) => {
+  const { open, path, readStopped } = await logFixture(t);
+  execFileSync('mkfifo', [path]);
+  await assert.rejects(readStopped(), /is not a regular file/);
+  await assert.rejects(open(), /is not a regular file/);
 });

@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { open, readdir, rm, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { closeSync, fstat as fstatCallback, open as openCallback } from 'node:fs';
+import { closeSync, constants, fstat as fstatCallback, open as openCallback } from 'node:fs';
 import { promisify } from 'node:util';
 import { lastTimeOf, unpack } from './gzip.js';
 import { Segment } from '../reading/segment.js';
@@ -12,11 +12,19 @@ import { Segment } from '../reading/segment.js';
 const openFd = promisify(openCallback);
 const fstat = promisify(fstatCallback);
 
-/** Opens a file as a segment; it is created if it is missing. */
+/** Opening a pipe in the place of a file would hold a thread of the pool until somebody opens its other end. */
+const WITHOUT_WAITING = constants.O_NONBLOCK | constants.O_NOCTTY;
+
+/**
+ * Opens a file as a segment; with O_CREAT it is created if it is missing. Throws for what is no regular file: reading a
+ * pipe would wait, and a device may have no end.
+ */
 export async function openSegment(path: string, flags: number, mode?: number): Promise<Segment> {
-  const fd = await openFd(path, flags, mode);
+  const fd = await openFd(path, flags | WITHOUT_WAITING, mode);
   try {
-    const { size, ino } = await fstat(fd);
+    const stats = await fstat(fd);
+    if (!stats.isFile()) throw new Error(`${path} is not a regular file`);
+    const { size, ino } = stats;
     return new Segment(fd, size, false, ino);
   } catch (error) {
     closeSync(fd);
@@ -36,7 +44,8 @@ export class LogSource {
   ) {}
 
   static async open(path: string, onDamage: (error: unknown) => void): Promise<LogSource> {
-    return new LogSource(path, await open(path, 'r'), path.endsWith('.gz'), onDamage);
+    const file = await open(path, constants.O_RDONLY | WITHOUT_WAITING);
+    return new LogSource(path, file, path.endsWith('.gz'), onDamage);
   }
 
   /** Returns the time of the last record if it is known without reading the file. */
