@@ -124,13 +124,15 @@ const placeOf = (path: string): string =>
 /** The file system's own figure for the data root. On btrfs du(1) would leave out subvolumes. */
 const usedBytes = (): number => disk?.dataBytes() ?? diskBytes(dataRoot);
 
-/** Without what remembers that something happened, and grows for a while: the log of events and databases. */
+/** Without what remembers that something happened, and grows for a while: the logs of events and builds, databases. */
 const contentBytes = (): number => {
   const supervisor = join(dataRoot, 'supervisor');
   const databases = readdirSync(supervisor, { recursive: true, encoding: 'utf8' }).filter((name) =>
     name.endsWith('.db'),
   );
-  return [join(dataRoot, 'events'), ...databases.map((name) => join(supervisor, name))].reduce(
+  const history = join(dataRoot, 'builder', 'history');
+  const memories = [join(dataRoot, 'events'), ...(existsSync(history) ? [history] : [])];
+  return [...memories, ...databases.map((name) => join(supervisor, name))].reduce(
     (bytes, path) => bytes - diskBytes(path),
     usedBytes(),
   );
