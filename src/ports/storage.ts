@@ -106,6 +106,8 @@ export interface LayerStore {
   /** Reads the index from disk, removes what a crash left half made and reports it. */
   load(): Promise<{ readonly removed: readonly string[] }>;
   find(chainId: Digest): LayerInfo | undefined;
+  /** True if less has to be done for a layer whose layer below is in the store before it is staged. */
+  readonly prefersWholeBelow: boolean;
   /** @param parent is the layer that it will be committed on, if that is in the store: some drivers save work then. */
   stage(parent?: Digest): Promise<StagedLayer>;
   /**

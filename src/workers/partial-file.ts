@@ -97,6 +97,16 @@ export class PartialFile {
     }
   }
 
+  /** Reads bytes that are kept into a buffer, from a position, and returns how many; 0: there are none yet. */
+  read(buffer: Buffer, position: number): number {
+    return this.#fd === undefined ? 0 : readSync(this.#fd, buffer, 0, buffer.length, position);
+  }
+
+  /** False once the disk was full. */
+  get isKept(): boolean {
+    return this.#fd !== undefined;
+  }
+
   /** Keeps more bytes. A full disk ends the keeping, not the fetch: the layer itself may still fit. */
   append(chunk: Buffer): void {
     if (this.#fd === undefined) return;

@@ -25,7 +25,9 @@ export type LinkReport =
 export type LinkOrder =
   | { readonly type: 'cancel' }
   | { readonly type: 'source'; readonly source: Outcome }
-  | { readonly type: 'connections'; readonly granted: number };
+  | { readonly type: 'connections'; readonly granted: number }
+  /** Something that only this task understands, and is told once. */
+  | { readonly type: 'tell'; readonly value: unknown };
 
 const REPORT_INTERVAL_MS = 100;
 const SECOND_MS = 1000;
@@ -48,6 +50,9 @@ export class TaskLink<Report extends { readonly type: string }> {
   readonly #port: MessagePort;
   #onSource: ((source: Outcome) => void) | undefined;
   #onGranted: ((granted: number) => void) | undefined;
+  #onTold: (value: unknown) => void = () => undefined;
+  /** Resolves with what the main thread tells the task. */
+  readonly told = new Promise<unknown>((resolve) => (this.#onTold = resolve));
   #lastReport = 0;
 
   constructor(port: MessagePort) {
@@ -159,7 +164,8 @@ export class TaskLink<Report extends { readonly type: string }> {
   #take(order: LinkOrder): void {
     if (order.type === 'cancel') this.#abort.abort(cancelled('the transfer is not wanted any more'));
     else if (order.type === 'source') this.#onSource?.(order.source);
-    else this.#onGranted?.(order.granted);
+    else if (order.type === 'connections') this.#onGranted?.(order.granted);
+    else this.#onTold(order.value);
   }
 }
 

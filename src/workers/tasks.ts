@@ -24,6 +24,7 @@ export const tasks = {
   'export-directory': async () => (await import('../storage/tasks/copy-out.js')).exportDirectory,
   'extract-layer': async () => (await import('./extract-layer.js')).extractLayer,
   'fetch-url': async () => (await import('../build/sources/fetch-url.js')).fetchUrl,
+  'fetch-ahead': async () => (await import('./fetch-ahead.js')).fetchAhead,
   'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,
   'push-layer': async () => (await import('./push-layer.js')).pushLayer,
   'read-archive': async () => (await import('./read-archive.js')).readArchive,
@@ -45,6 +46,7 @@ export const tasks = {
   'take-inventory': async () => (await import('../inventory/take-inventory.js')).takeInventory,
   'tar-size': async () => (await import('../storage/tasks/tar-size.js')).tarSize,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
+  'unpack-kept': async () => (await import('./fetch-ahead.js')).unpackKept,
   'unpack-source': async () => (await import('../build/sources/unpack-source.js')).unpackSource,
   'verify-layer': async () => (await import('../storage/tasks/verify-layer.js')).verifyLayer,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;

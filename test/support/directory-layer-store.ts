@@ -16,6 +16,7 @@ import type {
 export class DirectoryLayerStore implements LayerStore {
   readonly driver = 'directory';
   readonly place = 'directory';
+  prefersWholeBelow = false;
   readonly #root: string;
   readonly #layers = new Map<Digest, LayerInfo>();
   readonly #references = new Map<Digest, number>();

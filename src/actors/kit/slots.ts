@@ -23,6 +23,16 @@ export class Slots {
     return this.#held();
   }
 
+  /** Calls `work` with a slot. */
+  async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    const free = await this.take(signal);
+    try {
+      return await work();
+    } finally {
+      free();
+    }
+  }
+
   /** Takes a slot like `take`, but only if one is free now. */
   tryTake(): (() => void) | undefined {
     if (this.#free <= 0) return undefined;

@@ -29,6 +29,8 @@ export type Progress = Exclude<LinkReport, { readonly type: 'refused' | 'connect
 export interface TransferLink {
   /** This port is moved to the task. */
   readonly port: MessagePort;
+  /** Tells the task what it waits for. It may have ended. */
+  tell(value: unknown): void;
   close(): void;
 }
 
@@ -56,6 +58,7 @@ export function openLink<Report extends { readonly type: string }>(options: Tran
   signal.addEventListener('abort', onAbort, { once: true });
   return {
     port,
+    tell: (value) => order({ type: 'tell', value }),
     close: () => {
       signal.removeEventListener('abort', onAbort);
       // The task's result comes another way, and may overtake what was reported before it.

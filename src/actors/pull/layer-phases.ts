@@ -50,6 +50,7 @@ const ROWS: Rows = {
     bytes: total,
     lines: [{ status: 'Downloading', bytes: total }, { status: 'Verifying Checksum' }],
   }),
+  fetched: (_, total) => ({ phase: 'verify', bytes: total, lines: [{ status: 'Download complete' }] }),
   extracting: ({ bytes }, total) => ({
     phase: 'extract',
     bytes: total,

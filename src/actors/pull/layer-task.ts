@@ -1,11 +1,13 @@
-/** The worker task that fetches the blob of one layer from one host and extracts it. */
+/** The worker tasks that fetch the blob of one layer from one host and extract it. */
 import { internal, isEngineError } from '../../errors/engine-error.js';
 import type { StagedLayer } from '../../ports/storage.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
 import { blobUrl } from '../../registry/client.js';
 import type { PartialPlace } from '../../registry/partial-blobs.js';
 import { pullScope } from '../../registry/token.js';
-import type { FetchLayerOutput, FetchLayerReport } from '../../workers/fetch-layer.js';
+import type { FetchAheadOutput } from '../../workers/fetch-ahead.js';
+import type { FetchLayerOutput, FetchLayerReport, LayerSource } from '../../workers/fetch-layer.js';
+import type { LayerPlace } from '../../workers/layer-unpacking.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import type { Source } from '../../workers/task-link.js';
 import { openLink, type TransferLink } from '../kit/transfer-link.js';
@@ -26,7 +28,6 @@ export interface LayerTask {
   readonly access: RegistryAccess;
   /** Where the blob's bytes are kept for the next attempt. */
   readonly partial: PartialPlace | undefined;
-  readonly staged: StagedLayer;
   readonly show: (view: LayerView) => void;
   readonly signal: AbortSignal;
 }
@@ -39,37 +40,70 @@ const GENEROUS_BYTES = 8 * 2 ** 30;
 const GENEROUS_FACTOR = 200;
 
 /** Fetches and extracts into the staged layer, which the caller discards after a failure. */
-export async function runLayerTask(deps: LayerTaskDeps, task: LayerTask): Promise<FetchLayerOutput> {
-  const { access, staged, signal } = task;
+export async function runLayerTask(
+  deps: LayerTaskDeps,
+  task: LayerTask & { readonly staged: StagedLayer },
+): Promise<FetchLayerOutput> {
+  const limited = await placeOf(task.staged, task.input.layer.blob);
+  const run: RunTask<FetchLayerOutput> = (source, { port }) =>
+    deps.pool.run('fetch-layer', { ...source, ...limited.place, partial: task.partial }, { transferList: [port] });
+  const output = await runTask(deps, task, run, () => limited);
+  deps.onReceived?.(task.input.layer.blob.sizeBytes);
+  return output;
+}
+
+export interface AheadTask extends LayerTask {
+  readonly partial: PartialPlace;
+  /** Where the layer goes is known when this resolves; its failure is seen by others. */
+  readonly staged: Promise<StagedLayer>;
+}
+
+/** Fetches, and extracts what it can: see `FetchAheadOutput`. */
+export async function runAheadTask(deps: LayerTaskDeps, task: AheadTask): Promise<FetchAheadOutput> {
+  const { partial, staged } = task;
+  const { blob } = task.input.layer;
+  let limited: LimitedPlace | undefined;
+  const run: RunTask<FetchAheadOutput> = (source, link) => {
+    const tell = async (): Promise<void> => link.tell((limited = await placeOf(await staged, blob)).place);
+    tell().catch(() => undefined);
+    return deps.pool.run('fetch-ahead', { ...source, partial }, { transferList: [link.port] });
+  };
+  const output = await runTask(deps, task, run, () => limited);
+  deps.onReceived?.(blob.sizeBytes);
+  return output;
+}
+
+/** Extracts what that task has left in the file. */
+export async function runKeptTask(deps: LayerTaskDeps, task: AheadTask): Promise<FetchLayerOutput> {
+  const limited = await placeOf(await task.staged, task.input.layer.blob);
+  const { partial } = task;
+  const run: RunTask<FetchLayerOutput> = (source, { port }) =>
+    deps.pool.run('unpack-kept', { ...source, partial, place: limited.place }, { transferList: [port] });
+  return runTask(deps, task, run, () => limited);
+}
+
+type RunTask<Output> = (source: LayerSource, link: TransferLink) => Promise<Output>;
+
+/** Runs a task with what every task for a layer needs. */
+async function runTask<Output>(
+  deps: LayerTaskDeps,
+  task: LayerTask,
+  run: RunTask<Output>,
+  placed: () => LimitedPlace | undefined,
+): Promise<Output> {
+  const { access, signal } = task;
   const { blob, diffId } = task.input.layer;
   const grant = await access.grant(pullScope(task.input.repository), signal);
-  const limit = await tarLimit(staged.diffDir, blob.sizeBytes);
   const { link, giveBack } = openTaskLink(task, grant);
   try {
     signal.throwIfAborted();
-    const output = await deps.pool.run(
-      'fetch-layer',
-      {
-        source: sourceOf(task, grant),
-        limits: access.limits,
-        digest: blob.digest,
-        sizeBytes: blob.sizeBytes,
-        diffId,
-        maxTarBytes: limit.bytes,
-        maxAttempts: deps.maxAttempts(),
-        retryDelayMs: deps.retryDelayMs,
-        diffDir: staged.diffDir,
-        tarSplitPath: staged.tarSplitPath,
-        idMaps: staged.idMaps,
-        partial: task.partial,
-        port: link.port,
-      },
-      { transferList: [link.port] },
-    );
-    deps.onReceived?.(blob.sizeBytes);
-    return output;
+    const { digest, sizeBytes } = blob;
+    const { retryDelayMs } = deps;
+    const retries = { maxAttempts: deps.maxAttempts(), retryDelayMs };
+    const source = { source: sourceOf(task, grant), limits: access.limits, digest, sizeBytes, diffId, ...retries };
+    return await run({ ...source, port: link.port }, link);
   } catch (error) {
-    const isFull = limit.isDisk && isEngineError(error) && error.code === 'LAYER_TOO_LARGE';
+    const isFull = placed()?.isDisk === true && isEngineError(error) && error.code === 'LAYER_TOO_LARGE';
     throw isFull ? internal(`layer ${blob.digest}: no space left on device`, { code: 'ENOSPC', cause: error }) : error;
   } finally {
     link.close();
@@ -111,15 +145,16 @@ function sourceOf({ input }: LayerTask, { endpoint, authorization }: Grant): Sou
   };
 }
 
-interface TarLimit {
-  readonly bytes: number;
+interface LimitedPlace {
+  readonly place: LayerPlace;
   /** True when the disk sets the limit, and not what an honest layer would need. */
   readonly isDisk: boolean;
 }
 
-/** Returns the bytes that the tar of a layer may have. */
-async function tarLimit(dir: string, blobBytes: number): Promise<TarLimit> {
-  const room = await usableBytes(dir);
-  const honest = Math.max(GENEROUS_BYTES, blobBytes * GENEROUS_FACTOR);
-  return { bytes: Math.min(room, honest), isDisk: room < honest };
+/** Returns where a layer is unpacked, and how many bytes its tar may have. */
+async function placeOf(staged: StagedLayer, blob: { readonly sizeBytes: number }): Promise<LimitedPlace> {
+  const { diffDir, tarSplitPath, idMaps } = staged;
+  const room = await usableBytes(diffDir);
+  const honest = Math.max(GENEROUS_BYTES, blob.sizeBytes * GENEROUS_FACTOR);
+  return { place: { diffDir, tarSplitPath, idMaps, maxTarBytes: Math.min(room, honest) }, isDisk: room < honest };
 }

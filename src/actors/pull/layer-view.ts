@@ -7,6 +7,8 @@ import type { Progress } from '../kit/transfer-link.js';
 export type LayerView =
   | { readonly type: 'waiting' }
   | ((FetchLayerReport | Progress) & { readonly endpoint: string })
+  /** The blob is here, and waits for the layer below before it is extracted. */
+  | { readonly type: 'fetched' }
   /** The layer waits for the layer below. */
   | { readonly type: 'extracted' };
 

@@ -12,7 +12,7 @@ import type { PulledBlobs } from '../../registry/pulled-blobs.js';
 import { isFaultOfContent, type PartialBlobs, type PartialClaim } from '../../registry/partial-blobs.js';
 import type { FetchLayerOutput } from '../../workers/fetch-layer.js';
 import { Slots } from '../kit/slots.js';
-import { type LayerTaskDeps, runLayerTask } from './layer-task.js';
+import { type AheadTask, type LayerTaskDeps, runAheadTask, runKeptTask, runLayerTask } from './layer-task.js';
 import type { LayerView } from './layer-view.js';
 import type { LayerInput } from './pull.messages.js';
 
@@ -43,10 +43,13 @@ export class LayerTransfers {
   /** The newest transfer of each chain ID; the transfer of a layer above waits for it. */
   readonly #newest = new Map<Digest, Promise<void>>();
   readonly #slots: Slots;
+  /** Slots for layers whose blob is whole, and which need no network any more. */
+  readonly #keptSlots: Slots;
 
   constructor(deps: LayerEffectDeps) {
     this.#deps = deps;
     this.#slots = new Slots(deps.maxTransfers);
+    this.#keptSlots = new Slots(deps.maxTransfers);
   }
 
   /** Brings a layer into the store and takes one reference on it. Rejects after it has cleaned up. */
@@ -110,19 +113,50 @@ export class LayerTransfers {
   ): Promise<Fetched> {
     const access = this.#deps.access(host, host.isMirror ? undefined : input.credentials);
     const show = (view: LayerView): void => this.#deps.publish(input.layer.chainId, view);
-    const staged = await this.#deps.layers.stage(input.layer.parent);
+    const task = { input, access, partial: claim?.place, show, signal };
+    const { parent } = input.layer;
+    if (claim && parent !== undefined && this.#isWorthWaiting(parent))
+      return this.#fetchAhead({ ...task, partial: claim.place }, parent);
+    const staged = await this.#deps.layers.stage(parent);
     try {
       // The transfer waits here and not in the pool, where a cancel would not reach it.
-      const free = await this.#slots.take(signal);
-      try {
-        const task = { input, access, partial: claim?.place, staged, show, signal };
-        return { staged, output: await runLayerTask(this.#deps, task) };
-      } finally {
-        free();
-      }
+      const output = await this.#slots.run(signal, () => runLayerTask(this.#deps, { ...task, staged }));
+      return { staged, output };
     } catch (error) {
       await staged.discard();
       throw error;
+    }
+  }
+
+  /** True if less has to be done for a layer when the one below, which is on its way, is whole before. */
+  #isWorthWaiting(parent: Digest): boolean {
+    const { layers } = this.#deps;
+    return layers.prefersWholeBelow && layers.find(parent) === undefined && this.#newest.has(parent);
+  }
+
+  /** Fetches while the layer below is on its way, and extracts when that is in the store. */
+  async #fetchAhead(task: Omit<AheadTask, 'staged'>, parent: Digest): Promise<Fetched> {
+    const over = new AbortController();
+    const signal = AbortSignal.any([task.signal, over.signal]);
+    const staged = this.#below(parent, signal).then(() => this.#deps.layers.stage(parent));
+    staged.catch((error: unknown) => over.abort(error));
+    const ahead: AheadTask = { ...task, signal, staged };
+    try {
+      let output = await this.#slots.run(signal, () => runAheadTask(this.#deps, ahead));
+      if (!output) {
+        task.show({ type: 'fetched' });
+        await staged;
+        output = await this.#keptSlots.run(signal, () => runKeptTask(this.#deps, ahead));
+      }
+      return { staged: await staged, output };
+    } catch (error) {
+      const reason: unknown = over.signal.aborted ? over.signal.reason : error;
+      over.abort(reason);
+      await staged.then(
+        (layer) => layer.discard(),
+        () => undefined,
+      );
+      throw reason;
     }
   }
 

@@ -140,7 +140,7 @@ export class PullWork implements PullEffects {
       const free = await slots.take(either, () => shown.show({ type: 'waiting' }));
       const unwatch = transfers.watch(layer.chainId, (view) => {
         shown.show(view);
-        if (view.type === 'extracted') free();
+        if (view.type === 'fetched' || view.type === 'extracted') free();
       });
       try {
         const spare = (): (() => void) | undefined => slots.tryTake();

@@ -135,6 +135,11 @@ export interface StorageDriver {
    */
   stage?(at: string, below: readonly string[]): Promise<string>;
   /**
+   * True if there is less to do for a layer when those below it are whole before it is unpacked, so that `stage` knows
+   * them. Layers that are fetched are unpacked one after the other then. Default: the order makes no difference.
+   */
+  readonly prefersWholeBelow?: boolean;
+  /**
    * Makes of the complete difference, which is where `stage` said, what the driver keeps of the layer, in `directory`
    * too. `below` are the directories of the layers below it. A crash leaves the directory to the store, which removes
    * it.

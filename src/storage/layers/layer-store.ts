@@ -154,6 +154,10 @@ export class DriverLayerStore implements LayerStore {
     return this.#readOnly.find(chainId);
   }
 
+  get prefersWholeBelow(): boolean {
+    return this.#parts.driver.prefersWholeBelow ?? false;
+  }
+
   async stage(parent?: Digest): Promise<StagedLayer> {
     const directory = this.#parts.layout.newStaging();
     const place = await this.#readOnly.withFound(parent, (below) => makeStage(this.#parts.driver, directory, below));

@@ -81,6 +81,7 @@ interface Parts {
 }
 
 class BtrfsDriver implements StorageDriver {
+  readonly prefersWholeBelow = true;
   readonly #parts: Parts;
   #freeing: NodeJS.Timeout | undefined;
   /** The image of the last container. Most images of a build have one, for which no `start` is worth its while. */
