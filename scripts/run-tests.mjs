@@ -71,6 +71,7 @@ const SHARING = [
   [
     ...['http/http-front', 'http/http-streams', 'http/chunked-requests', 'http/absent-parts', 'http/tls-terminator'],
     ...['images/images-pull-tokens', 'images/images-pull-faults', 'images/fetch-layer', 'images/registry-ways'],
+    ...['images/images-pull-ahead'],
     ...['security/hostile-neighbours', 'build/dockerfile-problems'],
   ],
   ['network/network', 'network/user-networks', 'network/names', 'network/foreign-bridges'],

@@ -27,7 +27,10 @@ export class BlobCheck {
   add(chunk: Buffer): void {
     this.#bytes += chunk.length;
     if (this.#bytes > this.#blob.sizeBytes)
-      throw damaged(`the layer is longer than the ${this.#blob.sizeBytes} bytes that its manifest declares`, this.#blob);
+      throw damaged(
+        `the layer is longer than the ${this.#blob.sizeBytes} bytes that its manifest declares`,
+        this.#blob,
+      );
     this.#hash.update(chunk);
   }
 

@@ -24,7 +24,10 @@ export type FetchAheadOutput = ExtractResult | undefined;
 
 const READ_BYTES = 256 << 10;
 
-/** The task is told a `LayerPlace`. Throws as `fetchLayer`, and `internal` when there is no room for the blob. */
+/**
+ * The task is told a `LayerPlace`. Throws as `fetchLayer`, and `internal` with the code `NOT_KEPT` when the file cannot
+ * take the blob.
+ */
 export function fetchAhead(input: FetchAheadInput): Promise<FetchAheadOutput> {
   return withFile(input, async (link, file) => {
     try {
@@ -35,14 +38,15 @@ export function fetchAhead(input: FetchAheadInput): Promise<FetchAheadOutput> {
   });
 }
 
-/** Unpacks a blob that is whole in the file, and had the right digest there: then the file is no reason for failures. */
+/** Unpacks a blob that is whole in the file, and had the right digest: then the file is no reason for failures. */
 export function unpackKept(input: FetchAheadInput & { readonly place: LayerPlace }): Promise<ExtractResult> {
   return withFile(input, async (link, file) => {
     try {
       if (file.resumedBytes !== input.sizeBytes)
         throw dataLoss(`layer ${input.digest} is gone from the disk`, { code: 'PARTIAL_DAMAGED' });
       const reader = new Behind(input, input.place, file, link.signal);
-      await reader.run((bytes) => link.progress({ type: 'extracting', bytes }));
+      await reader.run((bytes) => link.progress({ type: 'unpacking', bytes }));
+      link.report({ type: 'unpacking', bytes: input.sizeBytes });
       return await reader.finish();
     } catch (error) {
       throw failureOf(error, link.signal, undefined);
@@ -57,12 +61,16 @@ async function withFile<T>(
   const link = new TaskLink<FetchLayerReport>(input.port);
   let file: PartialFile | undefined;
   try {
-    file = await PartialFile.open(input.partial, input);
+    file = await PartialFile.open(input.partial, input).catch((cause: unknown) => notKept(input, cause));
     return await work(link, file);
   } finally {
     file?.close();
     link.close();
   }
+}
+
+function notKept({ digest }: FetchAheadInput, cause?: unknown): never {
+  throw internal(`the blob of layer ${digest} cannot be kept`, { code: 'NOT_KEPT', cause });
 }
 
 async function fetch(
@@ -97,7 +105,6 @@ async function fetch(
     throw over.signal.aborted ? over.signal.reason : error;
   } finally {
     over.abort();
-    behind?.arrived();
     await unpacked?.catch(() => undefined);
   }
 }
@@ -121,7 +128,7 @@ async function download(
   }
   const take = (chunk: Buffer): void => {
     file.append(chunk);
-    if (!file.isKept) throw internal(`layer ${input.digest}: no space left on device`, { code: 'ENOSPC' });
+    if (!file.isKept) notKept(input);
     add(chunk);
     arrived();
   };
@@ -144,9 +151,10 @@ class Behind {
     this.#sizeBytes = input.sizeBytes;
     this.#unpacking = new LayerUnpacking(input, place);
     this.#signal = signal;
+    signal.addEventListener('abort', () => this.arrived(), { once: true });
   }
 
-  /** More bytes are in the file, or there will be no more. */
+  /** More bytes are in the file. */
   arrived(): void {
     this.#wake();
   }

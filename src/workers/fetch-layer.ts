@@ -33,7 +33,9 @@ export type FetchLayerReport =
   /** Bytes of the blob. */
   | { readonly type: 'downloading'; readonly bytes: number }
   /** Begins when the whole blob has the right digest. */
-  | { readonly type: 'extracting'; readonly bytes: number };
+  | { readonly type: 'extracting'; readonly bytes: number }
+  /** So much of a blob that was fetched before is extracted. */
+  | { readonly type: 'unpacking'; readonly bytes: number };
 
 /**
  * Fetches and extracts. Throws `data-loss` for a wrong digest, size or stream, `cancelled` on order, the registry's

@@ -17,6 +17,8 @@ export class DirectoryLayerStore implements LayerStore {
   readonly driver = 'directory';
   readonly place = 'directory';
   prefersWholeBelow = false;
+  /** The layer below of each staging, and whether it was in the store. */
+  readonly stagings: { readonly parent: Digest | undefined; readonly isWhole: boolean }[] = [];
   readonly #root: string;
   readonly #layers = new Map<Digest, LayerInfo>();
   readonly #references = new Map<Digest, number>();
@@ -59,7 +61,8 @@ export class DirectoryLayerStore implements LayerStore {
     return this.#layers.get(chain);
   }
 
-  async stage(): Promise<StagedLayer> {
+  async stage(parent?: Digest): Promise<StagedLayer> {
+    this.stagings.push({ parent, isWhole: parent === undefined || this.#layers.has(parent) });
     const dir = join(this.#root, `staging-${this.#next++}`);
     const diffDir = join(dir, 'diff');
     await mkdir(diffDir, { recursive: true });

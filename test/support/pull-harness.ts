@@ -15,7 +15,6 @@ import { encodeProgress, encodeRecord } from '../../src/http/api/progress.js';
 import { parseReference, withDefaultTag } from '../../src/images/reference.js';
 import { FileImageStore } from '../../src/images/store.js';
 import type { Logger } from '../../src/ports/logger.js';
-import type { LayerStore } from '../../src/ports/storage.js';
 import type { Credentials } from '../../src/registry/credentials.js';
 import { BlobRecords } from '../../src/registry/blob-records.js';
 import { PartialBlobs } from '../../src/registry/partial-blobs.js';
@@ -26,7 +25,7 @@ import { DirectoryLayerStore } from './directory-layer-store.js';
 export interface PullHarness extends PullSystem {
   readonly dir: string;
   readonly images: FileImageStore;
-  readonly layers: LayerStore & { readonly staged: number; readonly chainIds: readonly string[] };
+  readonly layers: DirectoryLayerStore;
   readonly pool: WorkerPool;
   /** `action id` of every event. */
   readonly events: string[];

@@ -99,7 +99,7 @@ export class RemoteCaches {
     const transfer = async (layer: ResolvedLayer, signal: AbortSignal): Promise<void> => {
       const free = await slots.take(signal);
       const unwatch = transfers.watch(layer.chainId, ({ type }) => {
-        if (type === 'extracted') free();
+        if (type === 'fetched' || type === 'extracted') free();
       });
       try {
         await transfers.join({ layer, repository: reference.path, hosts, credentials }, signal);

@@ -56,6 +56,7 @@ const ROWS: Rows = {
     bytes: total,
     lines: [{ status: 'Download complete' }, { status: 'Extracting', bytes }],
   }),
+  unpacking: ({ bytes }, total) => ({ phase: 'extract', bytes: total, lines: [{ status: 'Extracting', bytes }] }),
   extracted: (_, total) => ({ phase: 'extract', bytes: total, lines: [] }),
 };
 

@@ -35,13 +35,24 @@ interface Fetched {
   readonly output: FetchLayerOutput;
 }
 
+interface Transfer {
+  readonly ended: Promise<void>;
+  /** Aborted when nobody wants it any more. */
+  readonly signal: AbortSignal;
+}
+
+/** Says that the layer below cannot be had: no other host can help, and the bytes of this layer are not at fault. */
+class BelowFailed {
+  constructor(readonly reason: unknown) {}
+}
+
 /** How long a transfer waits for the end of the one before it, which was given up. */
 const PREDECESSOR_LIMIT_MS = 30_000;
 
 export class LayerTransfers {
   readonly #deps: LayerEffectDeps;
   /** The newest transfer of each chain ID; the transfer of a layer above waits for it. */
-  readonly #newest = new Map<Digest, Promise<void>>();
+  readonly #newest = new Map<Digest, Transfer>();
   readonly #slots: Slots;
   /** Slots for layers whose blob is whole, and which need no network any more. */
   readonly #keptSlots: Slots;
@@ -55,10 +66,10 @@ export class LayerTransfers {
   /** Brings a layer into the store and takes one reference on it. Rejects after it has cleaned up. */
   async transfer(input: LayerInput, signal: AbortSignal): Promise<void> {
     const { chainId } = input.layer;
-    const transfer = this.#run(input, this.#newest.get(chainId), signal);
+    const transfer = { ended: this.#run(input, this.#newest.get(chainId)?.ended, signal), signal };
     this.#newest.set(chainId, transfer);
     try {
-      await transfer;
+      await transfer.ended;
     } finally {
       if (this.#newest.get(chainId) === transfer) this.#newest.delete(chainId);
     }
@@ -95,6 +106,7 @@ export class LayerTransfers {
       try {
         return await this.#fetchFrom(host, input, claim, signal);
       } catch (error) {
+        if (error instanceof BelowFailed) throw error.reason;
         // The kept bytes are worthless then. If they came from an earlier pull, they may be the reason.
         if (isFaultOfContent(error)) await claim?.reset();
         if (!isSecondTry && isEngineError(error) && error.code === 'PARTIAL_DAMAGED') hosts.unshift(host);
@@ -113,10 +125,19 @@ export class LayerTransfers {
   ): Promise<Fetched> {
     const access = this.#deps.access(host, host.isMirror ? undefined : input.credentials);
     const show = (view: LayerView): void => this.#deps.publish(input.layer.chainId, view);
-    const task = { input, access, partial: claim?.place, show, signal };
     const { parent } = input.layer;
-    if (claim && parent !== undefined && this.#isWorthWaiting(parent))
-      return this.#fetchAhead({ ...task, partial: claim.place }, parent);
+    let partial = claim?.place;
+    if (partial && parent !== undefined && this.#isWorthWaiting(parent)) {
+      try {
+        return await this.#fetchAhead({ input, access, partial, show, signal }, parent);
+      } catch (error) {
+        if (!isEngineError(error) || error.code !== 'NOT_KEPT') throw error;
+        // There is no room for the blob beside the layer, which may still fit by itself.
+        await this.#below(parent, signal).catch((failure: unknown) => Promise.reject(new BelowFailed(failure)));
+        partial = undefined;
+      }
+    }
+    const task = { input, access, partial, show, signal };
     const staged = await this.#deps.layers.stage(parent);
     try {
       // The transfer waits here and not in the pool, where a cancel would not reach it.
@@ -131,7 +152,9 @@ export class LayerTransfers {
   /** True if less has to be done for a layer when the one below, which is on its way, is whole before. */
   #isWorthWaiting(parent: Digest): boolean {
     const { layers } = this.#deps;
-    return layers.prefersWholeBelow && layers.find(parent) === undefined && this.#newest.has(parent);
+    // One that was given up may be followed by another one.
+    const isComing = this.#newest.get(parent)?.signal.aborted === false;
+    return layers.prefersWholeBelow && layers.find(parent) === undefined && isComing;
   }
 
   /** Fetches while the layer below is on its way, and extracts when that is in the store. */
@@ -139,7 +162,7 @@ export class LayerTransfers {
     const over = new AbortController();
     const signal = AbortSignal.any([task.signal, over.signal]);
     const staged = this.#below(parent, signal).then(() => this.#deps.layers.stage(parent));
-    staged.catch((error: unknown) => over.abort(error));
+    staged.catch((error: unknown) => over.abort(new BelowFailed(error)));
     const ahead: AheadTask = { ...task, signal, staged };
     try {
       let output = await this.#slots.run(signal, () => runAheadTask(this.#deps, ahead));
@@ -178,7 +201,7 @@ export class LayerTransfers {
   /** Waits until the layer below is in the store. */
   async #below(parent: Digest, signal: AbortSignal): Promise<void> {
     const below = this.#newest.get(parent);
-    if (below) await orAborted(below, signal);
+    if (below) await orAborted(below.ended, signal);
     if (!this.#deps.layers.find(parent))
       throw dataLoss(`layer ${parent} is missing below a fetched layer`, { code: 'LAYER_MISSING' });
   }
