@@ -1,7 +1,7 @@
 /** A daemon on btrfs: what clients see of the driver, sizes by quota groups, kills, subvolumes that containers make. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { deleteSubvolume, makeSnapshot, makeSubvolume, setReadOnly } from '../../src/sys/btrfs/subvolumes.js';
@@ -13,9 +13,19 @@ import { assertWithin } from '../support/disk.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
+import { publishImage, startFaultyServer } from '../support/faulty-registry.js';
+import { callJson, open } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
-import { buildImage, buildLayer, busyboxEntries } from '../support/image-builder.js';
+import {
+  type BuiltLayer,
+  buildImage,
+  buildLayer,
+  busyboxEntries,
+  generatedBytes,
+  type LayerEntry,
+  sha256,
+} from '../support/image-builder.js';
+import { pullOk } from '../support/pulls.js';
 import { waitFor } from '../support/wait.js';
 
 interface DiskUsage {
@@ -84,6 +94,40 @@ describe('on btrfs', { skip: reason }, () => {
       await run('--rm', 'built:1', 'sh', '-c', 'cat /built /copied; ls /etc/new 2>/dev/null || true'),
       'built\nx',
     );
+  });
+
+  test('a pull whose upper layers came first goes on after a kill, and each is made on the one below', async () => {
+    const large = (name: string, seed: number): LayerEntry => ({ path: name, content: generatedBytes(3 * MIB, seed) });
+    const lowest = buildLayer([...busyboxEntries(), large('a/one', 1), large('a/two', 2), { path: 'b/gone' }]);
+    const upper = [
+      buildLayer([large('a/two', 3), { path: 'b/.wh.gone' }, large('b/three', 4)], 'none'),
+      buildLayer([{ path: 'a/.wh..wh..opq' }, large('a/four', 5), { path: 'b/.wh.three' }], 'none'),
+    ];
+    const image = buildImage({ layers: [lowest, ...upper] });
+    const server = await startFaultyServer();
+    try {
+      publishImage(server, image, 'pulled');
+      server.intercept = ({ url = '' }) => url.endsWith(lowest.digest);
+      const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${server.host}/pulled:latest`);
+      reply.message.on('error', () => undefined).resume();
+      const partial = join(data, 'image/partial');
+      const isWhole = ({ digest, blob }: BuiltLayer): boolean =>
+        statSync(join(partial, digest.slice(7)), { throwIfNoEntry: false })?.size === blob.length;
+      await waitFor('the upper layers to be whole', () => upper.every(isWhole));
+      await engine.stop('SIGKILL');
+      await engine.start();
+      server.intercept = undefined;
+      await pullOk(engine, `${server.host}/pulled:latest`);
+      for (const { digest } of upper)
+        assert.equal(server.requests.filter((line) => line.endsWith(digest)).length, 1, 'no layer is fetched twice');
+      assert.deepEqual([readdirSync(partial), readdirSync(join(data, 'btrfs/staging'))], [[], []]);
+      const files = await run('--rm', `${server.host}/pulled:latest`, 'sh', '-c', 'ls a b; sha256sum a/*');
+      const sum = sha256(generatedBytes(3 * MIB, 5)).slice(7);
+      assert.equal(files, `a:\nfour\n\nb:\n${sum}  a/four`);
+      await engineOk(engine, ['rmi', `${server.host}/pulled:latest`]);
+    } finally {
+      await server.stop();
+    }
   });
 
   test('info names the driver and what it stands on', async () => {
