@@ -64,7 +64,7 @@ const RETRY_DELAY_MS = 5000;
 
 /** Transfers in a thread. */
 const TRANSFERS = 3;
-/** Short tasks that complete layers find room beside them. */
+/** Tasks that unpack what was fetched ahead, and short ones that complete layers, find room beside them. */
 const TASKS = 2 * TRANSFERS;
 
 /** Makes the pool for `createPullSystem`: few threads with several transfers each, because each thread costs memory. */
