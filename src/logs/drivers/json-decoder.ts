@@ -3,10 +3,10 @@
  * text is unescaped in one pass, and what follows it is compared with the same part of the record before. Other records
  * go through JSON.parse. A record that it refuses is damaged; only this one is lost.
  */
-import type { StreamName } from '../../ports/logs.js';
 import type { OnDamage, OutputOptions, RecordDecoder } from './record-format.js';
 import { inPairs } from './byte-pairs.js';
-import { formatTimeFixed, parseTime } from '../record-time.js';
+import { parseRecord, renderDetails, type JsonRecord } from './json-record.js';
+import { formatTimeFixed } from '../record-time.js';
 import { HEADER_BYTES } from '../attach/stdcopy.js';
 
 const PREFIX = Buffer.from('{"log":"', 'latin1');
@@ -14,6 +14,10 @@ const PREFIX_START = PREFIX.readInt32LE(0);
 const PREFIX_END = PREFIX.readInt32LE(4);
 const TIME_BYTES = 30;
 const TIME_PREFIX_BYTES = TIME_BYTES + 1;
+/** This word has bytes of the one before. */
+const LAST_TIME_WORD = TIME_PREFIX_BYTES - 4;
+/** Longer tails, which have many attributes, are not compared as a whole. */
+const MAX_TAIL_BYTES = 1024;
 /** These bytes end the time and the record. */
 const CLOSE = Buffer.from('Z"}\n');
 /** At this place `","stream":"stdout"` and `","stream":"stderr"` differ. */
@@ -47,13 +51,6 @@ interface Middle {
   readonly details: Buffer;
 }
 
-interface JsonRecord {
-  readonly log: string;
-  readonly stream: StreamName;
-  readonly attrs: Readonly<Record<string, unknown>>;
-  readonly timeNs: bigint;
-}
-
 export class JsonDecoder implements RecordDecoder {
   consumed = 0;
   isFinished = false;
@@ -64,10 +61,16 @@ export class JsonDecoder implements RecordDecoder {
   readonly #until: Buffer | undefined;
   #stdout: Middle;
   #stderr: Middle;
-  /** The last time: as it stands in the file, with the end of the record, and as it is sent. */
-  readonly #timeRaw = Buffer.alloc(48);
-  #timeRawLength = 0;
+  /** All that followed the text of the last usual record: most records that follow end alike. */
+  readonly #tail = Buffer.alloc(MAX_TAIL_BYTES);
+  readonly #tailWords = words(this.#tail);
+  /** No record ends like 0 bytes. */
+  #tailLength = 0;
+  #isTailOfStdout = true;
+  #isTailWanted = true;
+  /** The last time as it is sent. */
   readonly #time = Buffer.from('2006-01-02T15:04:05.000000000Z ');
+  readonly #timeWords = words(this.#time);
   #isTimeWanted = true;
   #out = Buffer.alloc(0);
   #outWords = words(this.#out);
@@ -164,6 +167,13 @@ export class JsonDecoder implements RecordDecoder {
 
   /** Checks what follows the text at `at`, and completes the output of a record that is wanted. */
   #finish(block: Buffer, blockWords: DataView, at: number, textStart: number, textEnd: number): number {
+    if (this.#endsAlike(block, blockWords, at)) {
+      if (this.#isTailWanted) {
+        const middle = this.#isTailOfStdout ? this.#stdout : this.#stderr;
+        this.#frame(this.#isTailOfStdout, middle, textStart, textEnd);
+      }
+      return at + this.#tailLength;
+    }
     const isStdout = block[at + STREAM_LETTER_AT] === LETTER_O;
     const middle = isStdout ? this.#stdout : this.#stderr;
     const size = middle.bytes.length;
@@ -174,9 +184,36 @@ export class JsonDecoder implements RecordDecoder {
     for (let k = whole; k < size; k++) if (block[at + k] !== middle.bytes[k]) return 0;
     const end = this.#readTime(block, at + size);
     if (end === 0) return 0;
-    if (this.isFinished || !this.#isTimeWanted || !(isStdout ? this.#options.stdout : this.#options.stderr)) return end;
-    this.#frame(isStdout, middle, textStart, textEnd);
+    const isWanted = this.#isTimeWanted && (isStdout ? this.#options.stdout : this.#options.stderr);
+    if (this.isFinished) return end;
+    this.#rememberTail(block, at, end, { isStdout, isWanted });
+    if (isWanted) this.#frame(isStdout, middle, textStart, textEnd);
     return end;
+  }
+
+  /** True when the same bytes as in the last usual record follow the text that ends at `at`. */
+  #endsAlike(block: Buffer, blockWords: DataView, at: number): boolean {
+    const length = this.#tailLength;
+    if (length === 0 || at + length > block.length) return false;
+    const tailWords = this.#tailWords;
+    // The last word may have bytes of the word before it, since a tail has four at least.
+    const last = length - 4;
+    for (let k = 0; k < last; k += 4)
+      if (blockWords.getInt32(at + k, true) !== tailWords.getInt32(k, true)) return false;
+    return blockWords.getInt32(at + last, true) === tailWords.getInt32(last, true);
+  }
+
+  #rememberTail(
+    block: Buffer,
+    at: number,
+    end: number,
+    { isStdout, isWanted }: { readonly isStdout: boolean; readonly isWanted: boolean },
+  ): void {
+    const length = end - at;
+    this.#tailLength = length <= MAX_TAIL_BYTES ? length : 0;
+    if (this.#tailLength > 0) block.copy(this.#tail, 0, at, end);
+    this.#isTailOfStdout = isStdout;
+    this.#isTailWanted = isWanted;
   }
 
   /** Puts header, time and details before the text, which is at its place in the output already. */
@@ -203,7 +240,9 @@ export class JsonDecoder implements RecordDecoder {
       o += HEADER_BYTES;
     }
     if (this.#options.timestamps) {
-      for (let k = 0; k < TIME_PREFIX_BYTES; k++) out[o + k] = this.#time[k] as number;
+      const timeWords = this.#timeWords;
+      for (let k = 0; k < LAST_TIME_WORD; k += 4) this.#outWords.setInt32(o + k, timeWords.getInt32(k, true), true);
+      this.#outWords.setInt32(o + LAST_TIME_WORD, timeWords.getInt32(LAST_TIME_WORD, true), true);
       o += TIME_PREFIX_BYTES;
     }
     if (this.#options.details) out.set(middle.details, o);
@@ -212,12 +251,8 @@ export class JsonDecoder implements RecordDecoder {
 
   /** Reads the time at `at` and the end of the record. Returns where that is; 0 when the time is not well formed. */
   #readTime(block: Buffer, at: number): number {
-    const raw = this.#timeRaw;
-    const rawLength = this.#timeRawLength;
-    let same = 0;
-    while (same < rawLength && block[at + same] === raw[same]) same++;
-    if (rawLength > 0 && same === rawLength) return at + rawLength;
-    this.#timeRawLength = 0;
+    // From here on the time is another one.
+    this.#tailLength = 0;
     const time = this.#time;
     let i = at;
     for (let k = 0; k < 19; k++, i++) {
@@ -237,8 +272,6 @@ export class JsonDecoder implements RecordDecoder {
     }
     for (; digits < 9; digits++) time[20 + digits] = 0x30;
     for (let k = 0; k < CLOSE.length; k++) if (block[i++] !== CLOSE[k]) return 0;
-    for (let k = at; k < i; k++) raw[k - at] = block[k] as number;
-    this.#timeRawLength = i - at;
     this.#isTimeWanted = this.#checkTime();
     return i;
   }
@@ -294,7 +327,7 @@ export class JsonDecoder implements RecordDecoder {
   }
 
   #emit({ log, stream, attrs, timeNs }: JsonRecord): void {
-    this.#timeRawLength = 0;
+    this.#tailLength = 0;
     this.#time.set(Buffer.from(formatTimeFixed(timeNs)));
     if (!this.#checkTime() || this.isFinished || !this.#options[stream]) return;
     const text = Buffer.from(log);
@@ -319,41 +352,6 @@ export class JsonDecoder implements RecordDecoder {
     this.#out = grown;
     this.#outWords = words(grown);
   }
-}
-
-/** Returns the record in a line; undefined when the line is none. */
-export function parseRecord(line: Buffer): JsonRecord | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(line.toString());
-  } catch {
-    // The caller reports the damage.
-    return undefined;
-  }
-  if (typeof value !== 'object' || value === null) return undefined;
-  const { log, stream, attrs, time } = value as Readonly<Record<string, unknown>>;
-  if (typeof log !== 'string' || (stream !== 'stdout' && stream !== 'stderr') || typeof time !== 'string')
-    return undefined;
-  const timeNs = parseTime(time);
-  if (timeNs === undefined) return undefined;
-  return {
-    log,
-    stream,
-    timeNs,
-    attrs: typeof attrs === 'object' && attrs !== null ? (attrs as Readonly<Record<string, unknown>>) : {},
-  };
-}
-
-/** Returns the details as `key=value,key2=value2`, sorted and escaped as in a query. */
-function renderDetails(attrs: Readonly<Record<string, unknown>>): string {
-  const escape = (text: string): string =>
-    encodeURIComponent(text.replaceAll(/[\ud800-\udfff]/gu, '\ufffd'))
-      .replaceAll(/[!'()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
-      .replaceAll('%20', '+');
-  return Object.keys(attrs)
-    .sort()
-    .map((key) => `${escape(key)}=${escape(String(attrs[key]))}`)
-    .join(',');
 }
 
 function words(buffer: Buffer): DataView {

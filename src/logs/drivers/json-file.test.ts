@@ -168,6 +168,34 @@ test('tail, since and until over all records', async (t) => {
   assert.deepEqual(await numbers({ tail: 4, stdout: false }), [9996, 9999]);
 });
 
+test('records of any tails in any order are shown with their own time, stream and attributes', async (t) => {
+  const { path, readStopped } = await logFixture(t);
+  const random = seededRandom(3);
+  const pick = <T>(values: readonly T[]): T => values[Math.floor(random() ** 2 * values.length)] as T;
+  const records = Array.from({ length: 2000 }, (_, i) => ({
+    log: `${i}${pick(['', '"', ' abc', ' é'])}\n`,
+    stream: pick(['stdout', 'stderr'] as const),
+    // These times differ in their last digit, or in their length.
+    time: `2026-01-02T03:04:05.${pick(['123456781', '123456782', '12345', '1234', '1'])}Z`,
+    attrs: pick([{}, { a: '1' }, { a: '2' }]),
+    isUsual: random() < 0.9,
+  }));
+  const lines = records.map(({ log, stream, time, attrs, isUsual }) => {
+    const shown = Object.keys(attrs).length === 0 ? {} : { attrs };
+    return `${JSON.stringify(isUsual ? { log, stream, ...shown, time } : { time, ...shown, stream, log })}\n`;
+  });
+  await writeFile(path, lines.join(''));
+  for (const wanted of [{}, { stdout: false }, { stderr: false }]) {
+    const shown = records
+      .filter(({ stream }) => (wanted as Partial<Record<typeof stream, boolean>>)[stream] !== false)
+      .map(({ log, time, attrs }) => {
+        const details = Object.entries(attrs).map(([name, value]) => `${name}=${value}`);
+        return `${time.slice(0, -1).padEnd(29, '0')}Z ${details.join()} ${log}`;
+      });
+    assert.equal((await readStopped({ timestamps: true, details: true, ...wanted })).toString(), shown.join(''));
+  }
+});
+
 test('any output in any chunks comes back as it was, but for what is no UTF-8', async (t) => {
   const { open, readStopped } = await logFixture(t);
   const random = seededRandom(7);

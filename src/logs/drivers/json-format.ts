@@ -1,6 +1,7 @@
 /** The file format of the json-file driver: one JSON object per line, so that every newline is the end of a record. */
 import { giveBuffer, POOLED_BYTES, takeBuffer } from '../buffer-pool.js';
-import { JsonDecoder, parseRecord } from './json-decoder.js';
+import { JsonDecoder } from './json-decoder.js';
+import { parseRecord } from './json-record.js';
 import { JsonEncoder } from './json-encoder.js';
 import type { RecordFormat } from './record-format.js';
 import type { Segment } from '../reading/segment.js';
