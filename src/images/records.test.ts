@@ -85,6 +85,22 @@ test('an image of several platforms is here as a whole or not at all, whatever a
   }
 });
 
+test('an image is written when its layers are on the disk, and not when they cannot come there', async () => {
+  const content = join(dir, 'image/content');
+  layers.recorded = () => Promise.reject(new Error('the disk has failed'));
+  const { store } = await openSets();
+  await assert.rejects(store.create(configFor('amd64', 'amd')), { message: 'the disk has failed' });
+  assert.deepEqual([store.list(), await readdir(content)], [[], []]);
+  let reach = (): void => undefined;
+  layers.recorded = () => new Promise((resolve) => (reach = resolve));
+  const creating = store.create(configFor('amd64', 'amd'));
+  await new Promise(setImmediate);
+  assert.deepEqual(await readdir(content), []);
+  reach();
+  await creating;
+  assert.equal((await readdir(content)).length, 1);
+});
+
 test('the record of the ID goes over to another platform, at whichever moment a crash comes', async () => {
   const all = [configFor('arm64', 'arm'), configFor('amd64', 'amd'), configFor('riscv64', 'riscv')];
   let { store: sets } = await openSets(all);

@@ -143,6 +143,7 @@ export class ImageRecords {
     const entry = entryOver(this.#layers, { id, key, config, configSizeBytes: bytes.length, metadata });
     entry.lastUsedMs = Date.now();
     try {
+      await this.#layers.recorded();
       // The record comes first, as the bytes are an image from the moment when they are there.
       if (parent !== undefined || published !== undefined) await this.#content.writeMetadata(key, metadata);
       await this.#content.write(key, bytes);

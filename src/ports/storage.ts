@@ -96,6 +96,14 @@ export interface LayerDirectories {
   readonly staging: readonly string[];
 }
 
+/** About a writable layer for a step of a build. */
+export interface BriefOptions {
+  /** It has nothing in it but the files below, where a container has mount points and marks that its image lacks. */
+  readonly isBare: boolean;
+  /** As for a container. */
+  readonly maps?: IdMaps | undefined;
+}
+
 export interface LayerStore {
   /** Name of the driver as clients see it, such as `overlay2`. */
   readonly driver: string;
@@ -106,6 +114,8 @@ export interface LayerStore {
   /** Reads the index from disk, removes what a crash left half made and reports it. */
   load(): Promise<{ readonly removed: readonly string[] }>;
   find(chainId: Digest): LayerInfo | undefined;
+  /** Resolves when a crash of the machine loses none of the layers there are: an image may need them then. */
+  recorded(): Promise<void>;
   /** True if less has to be done for a layer whose layer below is in the store before it is staged. */
   readonly prefersWholeBelow: boolean;
   /** @param parent is the layer that it will be committed on, if that is in the store: some drivers save work then. */
@@ -147,14 +157,9 @@ export interface LayerStore {
   mapsOf(id: string): IdMaps | undefined;
   /**
    * Does the same for a step of a build. It is mounted only once, and what is in it is lost with the machine until it
-   * becomes a layer. A bare one has nothing in it but the files of `parent`, where a container has mount points and
-   * marks that its image lacks. `maps` as for a container.
+   * becomes a layer.
    */
-  createBrief(
-    id: string,
-    parent: Digest | undefined,
-    options: { readonly isBare: boolean; readonly maps?: IdMaps | undefined },
-  ): Promise<void>;
+  createBrief(id: string, parent: Digest | undefined, options: BriefOptions): Promise<void>;
   /** Mounts a writable layer and returns the merged directory. Each mount needs its unmount. */
   mount(id: string): Promise<string>;
   unmount(id: string): Promise<void>;

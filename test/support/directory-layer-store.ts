@@ -57,6 +57,10 @@ export class DirectoryLayerStore implements LayerStore {
     return readdir(this.#root);
   }
 
+  async recorded(): Promise<void> {
+    return Promise.resolve();
+  }
+
   find(chain: Digest): LayerInfo | undefined {
     return this.#layers.get(chain);
   }

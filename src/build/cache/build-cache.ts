@@ -29,6 +29,7 @@ import type { Digest, LayerStore } from '../../ports/storage.js';
 import { KeyedLock } from '../../storage/keyed-lock.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
 import { letPass } from '../../sys/users/id-access.js';
+import { inLanes } from '../../text/in-lanes.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import { CacheDirectories } from './cache-directories.js';
 import { DirectoryShelf } from './directory-shelf.js';
@@ -71,8 +72,8 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
 
   constructor(deps: BuildCacheDeps) {
     this.#deps = deps;
-    const { root, pool, owner } = deps;
-    this.#files = new RecordFiles(join(root, 'records'));
+    const { root, pool, owner, log } = deps;
+    this.#files = new RecordFiles(join(root, 'records'), log);
     this.#shelf = new DirectoryShelf({
       root: join(root, 'directories'),
       digests: join(root, 'digests'),
@@ -115,6 +116,7 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
   async close(): Promise<void> {
     await this.#directories.settled();
     await this.#saveUses();
+    await this.#files.sync();
   }
 
   /** Returns the IDs of all records. */
@@ -292,8 +294,10 @@ export class FileBuildCache implements BuildCache, SourceDirectories, KeptDirect
     this.#timer = undefined;
     const entries = [...this.#used];
     this.#used.clear();
-    for (const entry of entries)
-      await this.#files.rewrite(entry.id, () => (this.#index.has(entry) ? storedForm(entry) : undefined));
+    // Those that are written at the same time share syncs of the directory.
+    await inLanes(entries, (entry) =>
+      this.#files.rewrite(entry.id, () => (this.#index.has(entry) ? storedForm(entry) : undefined)),
+    );
   }
 
   #sharing(): (entry: CacheEntry) => boolean {

@@ -2,18 +2,22 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isEngineError, messageOf } from '../../errors/engine-error.js';
+import type { Logger } from '../../ports/logger.js';
 import { KeyedLock } from '../../storage/keyed-lock.js';
-import { readRecord, writeRecord } from '../../storage/record-store.js';
+import { readRecord, recordText, writeRecord } from '../../storage/record-store.js';
 import { isTemporary, syncDirectory } from '../../sys/files/durable-file.js';
+import { LateSyncs } from '../../sys/files/late-syncs.js';
 import { readStoredRecord, recordIdOf, type StoredRecord } from './stored-record.js';
 
 export class RecordFiles {
   readonly #root: string;
   readonly #lock = new KeyedLock();
+  readonly #syncs: LateSyncs;
 
   /** The directory must exist before anything is done. */
-  constructor(root: string) {
+  constructor(root: string, log: Logger) {
     this.#root = root;
+    this.#syncs = new LateSyncs((error) => log.warn({ err: error }, 'records of the build cache not synced'));
   }
 
   /** Reads all records, and removes those that are damaged and what writes have left that were cut off. */
@@ -30,9 +34,14 @@ export class RecordFiles {
     return { records, removed };
   }
 
-  /** Resolves when the record is on the disk. */
+  /** Writes a new record. A crash of the machine may lose it until a moment later, and then a step is done again. */
   write(record: StoredRecord): Promise<void> {
-    return this.#lock.run(record.id, () => writeRecord(this.#path(record.id), record));
+    return this.#lock.run(record.id, () => this.#syncs.write(this.#path(record.id), recordText(record)));
+  }
+
+  /** Resolves when the records are on the disk. */
+  sync(): Promise<void> {
+    return this.#syncs.sync();
   }
 
   /** Writes a record again, if `current` still returns it when its turn has come. */

@@ -7,12 +7,16 @@ import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../ports/logger.js';
 import { inLanes } from '../../text/in-lanes.js';
+import { recordText } from '../record-store.js';
+import { LateSyncs } from '../../sys/files/late-syncs.js';
 import type { WorkerPool } from '../../workers/pool.js';
 
 /** A sync follows the last new layer after this time: the pull is over then, and the kernel has begun to write. */
 const DELAY_MS = 5_000;
 
 export class Durability {
+  readonly #records: LateSyncs;
+  #bootId: Promise<string> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #syncing: Promise<void> = Promise.resolve();
 
@@ -21,12 +25,28 @@ export class Durability {
     private readonly directory: string,
     private readonly workers: WorkerPool,
     private readonly log: Logger,
-  ) {}
+  ) {
+    this.#records = new LateSyncs((error) => log.warn({ err: error }, 'records of layers not synced'));
+  }
 
   /** Marks a layer. Call it before the record of the layer is written, whose sync makes the mark durable, too. */
   async mark(layer: string): Promise<void> {
-    await writeFile(join(this.directory, layer), await bootId(), { mode: 0o600 });
+    this.#bootId ??= bootId();
+    await writeFile(join(this.directory, layer), await this.#bootId, { mode: 0o600 });
     this.#schedule();
+  }
+
+  /**
+   * Writes the record of a layer. It is synced later, so that the next layer need not wait; a crash of the machine may
+   * lose it, or leave one that is damaged and none.
+   */
+  async writeRecord(path: string, record: unknown): Promise<void> {
+    await this.#records.write(path, recordText(record));
+  }
+
+  /** Resolves when all records are on the disk. */
+  recorded(): Promise<void> {
+    return this.#records.sync();
   }
 
   /** Returns the names of layers that a reboot may have torn. The marks stay until the next sync. */
@@ -58,6 +78,7 @@ export class Durability {
   /** Cancels a sync that is due: the marks stay, and the next start syncs. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
+    await this.#records.sync().catch((error: unknown) => this.log.warn({ err: error }, 'records of layers not synced'));
     await this.#syncing;
   }
 

@@ -10,6 +10,7 @@ import { dataLoss, invalid } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
 import type { Logger } from '../../ports/logger.js';
 import type {
+  BriefOptions,
   Change,
   Digest,
   GrowingLayer,
@@ -131,8 +132,7 @@ export class DriverLayerStore implements LayerStore {
     const { driver, log } = this.#parts;
     await driver.start?.();
     for (const warning of driver.warnings ?? []) log.warn({ driver: this.driver }, warning);
-    const removed = [...(driver.repaired ?? []), ...(await this.#readOnly.load())];
-    removed.push(...(await this.#writable.load()));
+    const removed = [...(driver.repaired ?? []), ...(await this.#readOnly.load()), ...(await this.#writable.load())];
     for (const name of await readdir(this.#parts.layout.staging)) {
       await this.#trash.take(join(this.#parts.layout.staging, name));
       removed.push(`unfinished layer ${name}`);
@@ -152,6 +152,10 @@ export class DriverLayerStore implements LayerStore {
 
   find(chainId: Digest): LayerInfo | undefined {
     return this.#readOnly.find(chainId);
+  }
+
+  recorded(): Promise<void> {
+    return this.#durability.recorded();
   }
 
   get prefersWholeBelow(): boolean {
@@ -259,12 +263,8 @@ export class DriverLayerStore implements LayerStore {
     return this.#writable.mapsOf(id);
   }
 
-  createBrief(
-    id: string,
-    parent: Digest | undefined,
-    { isBare, maps }: { readonly isBare: boolean; readonly maps?: IdMaps | undefined },
-  ): Promise<void> {
-    return this.#writable.create(id, parent, { isBare, isBrief: true, maps });
+  createBrief(id: string, parent: Digest | undefined, options: BriefOptions): Promise<void> {
+    return this.#writable.create(id, parent, { ...options, isBrief: true });
   }
 
   mount(id: string): Promise<string> {

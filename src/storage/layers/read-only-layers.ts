@@ -7,7 +7,7 @@ import type { WorkerPool } from '../../workers/pool.js';
 import type { StorageDriver } from '../drivers/driver.js';
 import { KeyedLock } from '../keyed-lock.js';
 import type { AssembleInput } from '../tar/assemble.js';
-import { readRecord, removeRecord, writeRecord } from '../record-store.js';
+import { readRecord, removeRecord } from '../record-store.js';
 import { isTemporary } from '../../sys/files/durable-file.js';
 import type { Durability } from './durability.js';
 import { shortId, type Layout } from './layout.js';
@@ -153,7 +153,7 @@ export class ReadOnlyLayers {
       const record: IndexRecord = { shortId: name, chainId, diffId, parent: parent ?? null, sizeBytes };
       try {
         await this.deps.durability.mark(name);
-        await writeRecord(this.deps.layout.indexRecord(chainId), record);
+        await this.deps.durability.writeRecord(this.deps.layout.indexRecord(chainId), record);
       } catch (error) {
         await this.deps.trash.take(this.deps.layout.layer(name));
         throw error;
