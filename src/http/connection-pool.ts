@@ -1,13 +1,13 @@
 /** Serves accepted connections: it decides who reads each of them, and keeps the Apps of ended ones for the next. */
-import { closeFd, onceReadable, peekSocket } from '../sys/files/fd.js';
+import { closeFd, onceReadable, peekSocket, takeFromSocket } from '../sys/files/fd.js';
 import { watchArrivals } from '../sys/net/arrivals.js';
 import { startCounting, writableBytes } from '../sys/net/socket-progress.js';
 import { readDirectRequest, type DirectRequest } from './direct-request.js';
 import { messageBody } from './error-status.js';
-import { statedBody, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
+import { MALFORMED_HEAD_MESSAGE, statedBody, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
 import type { Gate, LiveConnection } from './gate.js';
 import { serveChunked } from './chunked-request.js';
-import { HEAD_END, mayBecomeHead } from './header-lines.js';
+import { emptyLineBytes, HEAD_END, hasBareReturn, mayBecomeHead } from './header-lines.js';
 import { serveHijackRequest } from './hijack-request.js';
 import { onNextPoll } from './next-poll.js';
 import { peerOf, type Peer } from './peer.js';
@@ -153,12 +153,17 @@ export class ConnectionPool {
     if (count === 0) return () => closeFd(fd);
     const parse = (requestBytes: number) => () => this.#app().adopt(connection, requestBytes);
     const received = this.#peeked.toString('latin1', 0, count);
+    const skipped = emptyLineBytes(received);
+    if (skipped > 0) return () => this.#skip(connection, skipped);
     const end = received.indexOf(HEAD_END);
+    // The library would wait for another end of the line until its limit.
+    if (hasBareReturn(end < 0 ? received : received.slice(0, end)))
+      return () => this.#refuse(connection, MALFORMED_HEAD_MESSAGE);
     if (end < 0) return mayWait && count < PEEK_BYTES && mayBecomeHead(received) ? 'part' : parse(0);
     const head = received.slice(0, end);
     const body = statedBody(head);
     // The library refuses it too, but bytes behind the head would take the place of its reply.
-    if (body === 'ambiguous') return () => this.#refuseFraming(connection);
+    if (body === 'ambiguous') return () => this.#refuse(connection, UNKNOWN_FRAMING_MESSAGE);
     const { router } = this.#services;
     const direct = readDirectRequest(head, router, gate, () => connection.peer ?? peerOf(fd));
     if (direct !== undefined)
@@ -179,13 +184,19 @@ export class ConnectionPool {
     );
   }
 
+  /** Takes bytes that mean nothing off the socket; others get their turn before more is looked at. */
+  #skip(connection: ParkedConnection, bytes: number): void {
+    takeFromSocket(connection.fd, this.#peeked, bytes);
+    onNextPoll(() => this.#serve(connection));
+  }
+
   /** Returns true when what the library reads is counted from now on, and a small reply leaves its buffers at once. */
   #isCounted(fd: number): boolean {
     return writableBytes(fd) >= 4 * SMALL_REPLY_BYTES && startCounting(fd);
   }
 
-  #refuseFraming({ fd, peer = peerOf(fd) }: ParkedConnection): void {
-    new RawTransport(new RawSocket(fd), peer).reply(UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE));
+  #refuse({ fd, peer = peerOf(fd) }: ParkedConnection, message: string): void {
+    new RawTransport(new RawSocket(fd), peer).reply(UNKNOWN_FRAMING, messageBody(message));
   }
 
   /** Looks at what an idle connection brings next before anybody reads it, if that is still possible. */

@@ -2,9 +2,10 @@
 import type { RequestHead } from './request-head.js';
 import type { ReplyHead } from './response-head.js';
 
-/** The reply to requests for which `isKnownFraming` returns false. */
+/** The reply to requests that have no head as HTTP knows it, or for which `isKnownFraming` returns false. */
 export const UNKNOWN_FRAMING: ReplyHead = { status: 400, name: 'Content-Type', value: 'application/json' };
 export const UNKNOWN_FRAMING_MESSAGE = 'ambiguous or unsupported framing of the request body';
+export const MALFORMED_HEAD_MESSAGE = 'malformed request head';
 
 /** These parts of a head tell where the body ends. */
 export type FramingHead = Pick<RequestHead, 'getHeader' | 'forEach'>;

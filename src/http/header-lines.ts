@@ -26,11 +26,26 @@ export function readRequestLine(head: string): RequestLine | undefined {
  * those, too; then the parser says so when the head is complete.
  */
 export function mayBecomeHead(received: string): boolean {
+  if (received === '\r') return true;
   if (!/^[A-Z]{1,7}(?: |$)/.test(received)) return false;
   const lines = received.split('\r\n');
   // The last line may lack the second half of its end.
   const last = lines.pop()?.replace(/\r$/, '') ?? '';
   return lines.every((line) => VALUE.test(line)) && VALUE.test(last);
+}
+
+/** The length of empty lines at the beginning: some clients send one behind a body, and HTTP has servers skip it. */
+export function emptyLineBytes(received: string): number {
+  let length = 0;
+  while (received.startsWith('\r\n', length)) length += 2;
+  return length;
+}
+
+/** Returns true when a carriage return is not half of the end of a line. The last byte may be the first half. */
+export function hasBareReturn(head: string): boolean {
+  for (let at = head.indexOf('\r'); at >= 0 && at + 1 < head.length; at = head.indexOf('\r', at + 2))
+    if (head[at + 1] !== '\n') return true;
+  return false;
 }
 
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

@@ -29,6 +29,12 @@ test('values are decoded and repeated keys kept in order', () => {
   );
 });
 
+test('a semicolon is refused, unless it is encoded', () => {
+  assert.equal(new Query('a=1%3B&b=2').text('a'), '1;');
+  for (const raw of ['force=1;', 'a=1;b=2', 'b=2&;', 'b=2&a;b=1'])
+    assert.throws(() => new Query(raw).flag('b'), /^EngineError: invalid semicolon separator in query$/, raw);
+});
+
 test('integers are decimal, and bad ones have the status that dockerd gives them', () => {
   const query = new Query('t=-1&plus=%2B7&hex=0x10&float=1.5&empty=&huge=99999999999999999999');
   assert.equal(query.integer('t'), -1);

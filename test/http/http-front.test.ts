@@ -207,6 +207,35 @@ test('pipelined requests are answered in order', async () => {
   connection.close();
 });
 
+test('empty lines before a request are skipped, and a return within a line is refused at once', async () => {
+  const ping = 'GET /_ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n';
+  const cases: [pieces: string[], statuses: string[]][] = [
+    [[`\r\n\r\n${ping}`], ['200']],
+    [['\r', '\n', ping], ['200']],
+    [
+      ['POST /optional HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n', `\r\n${ping}`],
+      ['200', '200'],
+    ],
+    [['GET /_ping HTTP/1.1\r\nHost: x\r\nX-A: b\rc\r\n\r\n'], ['400']],
+    [['GET /_ping HTTP/1.1\r\nHost: x\r\nX-A: b\rc'], ['400']],
+    [['\rGET /_ping HTTP/1.1\r\n'], ['400']],
+  ];
+  for (const [pieces, statuses] of cases) {
+    const connection = await RawConnection.open(at.path);
+    for (const piece of pieces) {
+      connection.write(piece);
+      await sleep(5);
+    }
+    const reply = (await connection.readToEnd()).toString();
+    assert.deepEqual(
+      [...reply.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map(([, status]) => status),
+      statuses,
+      JSON.stringify(pieces),
+    );
+    connection.close();
+  }
+});
+
 test('too many requests in flight get 503 until one ends', async () => {
   const small = createFront({
     routes: at.routes,

@@ -2,13 +2,16 @@
 import type { Readable } from 'node:stream';
 import { createDeflate, createGzip } from 'node:zlib';
 import type { ContainerArchives } from '../../actors/container/mounts/archives.js';
-import { invalid } from '../../errors/engine-error.js';
+import { invalid, isEngineError } from '../../errors/engine-error.js';
 import type { TarOutput } from '../../ports/archives.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { pathStatHeader } from '../api/path-stat.js';
 import type { Exchange, Headers } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';
+
+/** Errors of a socket whose client has left. */
+const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET']);
 
 export function archiveRoutes(archives: ContainerArchives): Route[] {
   return [
@@ -81,6 +84,8 @@ async function sendPlain(output: TarOutput, stream: ResponseStream): Promise<voi
   try {
     await output.sendTo(socketFd);
   } catch (error) {
+    // The thread that sends is the first to see that the client has left.
+    if (isEngineError(error) && LEFT.has(error.code ?? '')) stream.abort();
     if (!stream.closed) throw error;
   } finally {
     closeFd(socketFd);
