@@ -1,8 +1,9 @@
 /**
- * Worker tasks: the runtime makes a place for each mount where the image has none. These places are no part of what a
- * RUN has made, so they are found before it and removed after it. Links are followed as the runtime follows them.
+ * The runtime makes a place for each mount where the image has none. These places are no part of what a RUN has made,
+ * so they are found before it and removed after it, mostly by workers. Links are followed as the runtime follows them.
  */
 import { closeSync, constants, openSync, readlinkSync, rmdirSync, unlinkSync } from 'node:fs';
+import { lstat } from 'node:fs/promises';
 import { fsPath, toBytePath } from '../../storage/byte-path.js';
 import { copyTimes } from '../../storage/copy-attributes.js';
 import { statOf } from '../../storage/stat-of.js';
@@ -52,6 +53,43 @@ function missingPaths(rootFd: number, destination: string): string[] {
     }
   }
   return [];
+}
+
+/** More names are for a worker. */
+const FEW_NAMES = 16;
+
+/**
+ * Does the same without a worker where that is quick: few places, and no links on the way. Else returns undefined.
+ * Nobody may change the files meanwhile.
+ */
+export async function findPlainStubs({ rootfs, destinations }: FindStubsInput): Promise<string[] | undefined> {
+  const places = destinations.map((destination) =>
+    destination.split('/').filter((name) => name !== '' && name !== '.'),
+  );
+  if (places.flat().length > FEW_NAMES || places.some((names) => names.includes('..'))) return undefined;
+  const found = new Set<string>();
+  for (const names of places) {
+    let at = '/';
+    let isMissing = false;
+    for (const name of names) {
+      at = joinPath(at, name);
+      const kind: Kind = isMissing || found.has(toBytePath(at)) ? 'missing' : await kindOf(`${rootfs}${at}`);
+      if (kind === 'unclear') return undefined;
+      isMissing = kind === 'missing';
+      if (isMissing) found.add(toBytePath(at));
+    }
+  }
+  return [...found].sort((a, b) => b.length - a.length);
+}
+
+type Kind = 'missing' | 'there' | 'unclear';
+
+async function kindOf(path: string): Promise<Kind> {
+  try {
+    return (await lstat(path)).isSymbolicLink() ? 'unclear' : 'there';
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'missing' : 'unclear';
+  }
 }
 
 /** Returns the target of a link, '' for anything else, undefined for nothing. */

@@ -342,13 +342,13 @@ export class DriverLayerStore implements LayerStore {
     }
     const taken = await this.#writable.takeOut(id);
     const upperDir = join(taken, difference);
+    const lowerDirs = this.#readOnly.directories(parent);
     try {
       return await this.#stageFrom(parent, `committing the changes of ${id}`, async (staged) => {
         const { diffDir, tarSplitPath, idMaps } = staged;
         if (content) await rename(join(taken, TAR_SPLIT), tarSplitPath);
-        const sealed = content ?? (await workers.run('seal-diff', { upperDir, tarSplitPath, idMaps }));
-        const upper = { upperDir, upperMaps: idMaps };
-        if (!sealed) return workers.run('commit-diff', { ...upper, diffDir, tarSplitPath, idMaps });
+        const sealed = content ?? (await workers.run('seal-diff', { upperDir, lowerDirs, tarSplitPath, idMaps }));
+        if (!sealed) return workers.run('commit-diff', { upperDir, upperMaps: idMaps, diffDir, tarSplitPath, idMaps });
         // The directory of the stage is empty: it gives way.
         await rename(upperDir, diffDir);
         return sealed;

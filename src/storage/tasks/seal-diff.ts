@@ -14,6 +14,7 @@ import { storageError } from '../storage-error.js';
 import { diffTar } from '../tar/diff.js';
 import { type SealedFacts, SealedTar } from '../tar/sealed-tar.js';
 import { SplitWriter } from '../tar/split-writer.js';
+import { settleLayer } from './settle-layer.js';
 
 export interface SealDiffInput {
   /** Nobody has it mounted, and nobody changes it. */
@@ -46,6 +47,20 @@ export function sealDiff({ upperDir, tarSplitPath, idMaps }: SealDiffInput): Lay
   } finally {
     split.close();
   }
+}
+
+/**
+ * Does the same, and completes the layer with what only those below it know, so that nobody starts another task for it.
+ * @param lowerDirs directories of the layers below, the nearest first.
+ */
+export function sealSettled({
+  lowerDirs,
+  ...input
+}: SealDiffInput & { readonly lowerDirs: readonly string[] }): LayerContent | undefined {
+  const content = sealDiff(input);
+  if (content === undefined) return undefined;
+  settleLayer({ ...content, diffDir: input.upperDir, lowerDirs });
+  return { ...content, implicitDirs: [], whiteouts: [] };
 }
 
 /** Completes the difference whose tar is known. */

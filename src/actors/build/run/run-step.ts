@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { RunInstruction } from '../../../build/dockerfile/ast.js';
+import { findPlainStubs, type FindStubsInput } from '../../../build/files/mount-stubs.js';
 import { cancelled, EngineError } from '../../../errors/engine-error.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import type { MountPoint } from '../../../ports/container.js';
@@ -141,7 +142,7 @@ async function perform(
   const { buildArgs } = request;
   const hostConfig = stepHostConfig(request.run, instruction, network, defaults);
   const [stubs, { spec }] = await allDone([
-    deps.pool.run('build-find-stubs', { rootfs, destinations: points.flatMap(stubOf) }),
+    stubsIn(deps, { rootfs, destinations: points.flatMap(stubOf) }),
     deps.specs.build({
       id,
       name: id,
@@ -238,6 +239,10 @@ function openMounts(mounts: StepMounts, { instruction, state, argv, request, tre
     command: argv.join(' '),
     treeOf,
   });
+}
+
+async function stubsIn({ pool }: StepRunDeps, input: FindStubsInput): Promise<string[]> {
+  return (await findPlainStubs(input)) ?? pool.run('build-find-stubs', input);
 }
 
 /** The kernel's own file systems have places for mounts that are in no layer. */
