@@ -163,6 +163,14 @@ test('what is made for no image goes, and so does what a damaged layer leaves', 
   assert.deepEqual([[...content.blobs.keys()], await readdir(directory)], [[], []]);
 });
 
+test('a write that a daemon before has not ended keeps nothing', async () => {
+  const bytes = Buffer.from('left');
+  content.blobs.set(digestOf('left'), { bytes, labels: {} });
+  content.unfinished.add(digestOf('left'));
+  await kept.load();
+  assert.deepEqual([...content.blobs.keys()], []);
+});
+
 test('an index leads to the images of all platforms and what is attested of them, and goes with them', async () => {
   const documents = async (layers: readonly (readonly LeavingLayer[])[]): Promise<ImageSet> => {
     const result = { scanned: [], recipe: () => ({ materials: [], steps: [], secrets: [], ssh: [] }) };

@@ -36,6 +36,11 @@ export interface Content {
   held(lease: string): Promise<readonly Digest[]>;
   /** Ends that a lease holds these blobs. Idempotent. */
   letGo(lease: string, digests: readonly Digest[]): Promise<void>;
+  /**
+   * Ends that a lease holds what writes have left that broke off, and with it every blob which they were to become.
+   * Does nothing while anything is written. Resolves with whether there was any.
+   */
+  letGoUnfinished(lease: string): Promise<boolean>;
   /** Deletes all that nothing holds, and resolves when it is gone. */
   collect(): Promise<void>;
 }

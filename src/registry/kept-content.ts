@@ -352,7 +352,9 @@ export class KeptContent {
     const held = await content.held(lease);
     const wanted = this.#wanted();
     const gone = held.filter((digest) => !wanted.has(digest) && (this.#pulls === 0 || this.#targets.has(digest)));
-    if (gone.length === 0) return;
+    // A daemon that was killed, or a client that went away, may have ended the write of a blob that nobody wants again.
+    const hadUnfinished = this.#pulls === 0 && (await content.letGoUnfinished(lease));
+    if (gone.length === 0 && !hadUnfinished) return;
     for (const digest of gone) this.#targets.delete(digest);
     await content.letGo(lease, gone);
     await content.collect();

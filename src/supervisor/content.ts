@@ -17,6 +17,8 @@ import {
 } from '../ports/proto/gen/content_pb.js';
 
 const TYPE = 'content';
+/** A lease has these of writes that are not over. They do not expire while it holds them. */
+const UNFINISHED = 'ingests';
 /** A piece is encoded on the main thread. This many bytes take a fraction of a millisecond. */
 const PIECE_BYTES = 256 << 10;
 
@@ -26,6 +28,9 @@ export class ContainerdContent implements Content {
   readonly #connection: GrpcConnection;
   #calls: UnaryClient<typeof ContentService> | undefined;
   readonly #leases: ContainerdLeases;
+  #writes = 0;
+  /** Resolves when writes may go on from what those before have left. */
+  #settled: Promise<void> = Promise.resolve();
 
   /** @param files where the supervisor has the files of blobs, if it takes some there. */
   constructor(
@@ -73,7 +78,9 @@ export class ContainerdContent implements Content {
   }
 
   async write(lease: string, blob: NewBlob, bytesFrom: BytesFrom): Promise<void> {
+    this.#writes++;
     try {
+      await this.#settled;
       const isResumed = await this.#attempt(lease, blob, bytesFrom);
       // The bytes of the attempt before may be what is wrong.
       if (isResumed === 'wrong after resuming' && (await this.#attempt(lease, blob, bytesFrom)) !== 'written')
@@ -81,6 +88,8 @@ export class ContainerdContent implements Content {
     } catch (error) {
       if (!isTaken(error)) throw error;
       await this.#label(blob);
+    } finally {
+      this.#writes--;
     }
   }
 
@@ -103,6 +112,15 @@ export class ContainerdContent implements Content {
 
   letGo(lease: string, digests: readonly Digest[]): Promise<void> {
     return this.#leases.letGo(lease, TYPE, digests);
+  }
+
+  async letGoUnfinished(lease: string): Promise<boolean> {
+    const names = (await this.#leases.held(lease, UNFINISHED)) ?? [];
+    if (names.length === 0 || this.#writes > 0) return false;
+    const done = this.#leases.letGo(lease, UNFINISHED, names);
+    this.#settled = done.catch(() => undefined);
+    await done;
+    return true;
   }
 
   collect(): Promise<void> {

@@ -143,6 +143,32 @@ test('a file that is offered becomes the blob, and is not sent', async () => {
   assert.deepEqual(await readFile(path), bytes);
 });
 
+test('what writes have left that broke off goes when it is let go, and nothing that is being written', async () => {
+  const [offered, sent, slow] = [1, 2, 3].map(() => randomBytes(2 * MEGABYTE)) as [Buffer, Buffer, Buffer];
+  const path = join(harness.dir, 'left');
+  await writeFile(path, offered);
+  await content.offer(sha256(offered), path);
+  const broken = (): never => {
+    throw new Error('broken off');
+  };
+  await assert.rejects(content.write('other', blobOf(offered), broken), { message: 'broken off' });
+  await assert.rejects(content.write('other', blobOf(sent), source(sent, MEGABYTE).from), { message: 'broken off' });
+  await content.write('other', blobOf(slow), async function* () {
+    yield slow.subarray(0, MEGABYTE);
+    assert.equal(await content.letGoUnfinished('other'), false);
+    yield slow.subarray(MEGABYTE);
+  });
+  await content.collect();
+  assert.equal((await stat(placeOf(sha256(offered)))).size, offered.length);
+  assert.deepEqual([await content.letGoUnfinished('other'), await content.letGoUnfinished('other')], [true, false]);
+  await content.collect();
+  await assert.rejects(stat(placeOf(sha256(offered))), { code: 'ENOENT' });
+  assert.deepEqual(await bytesOf(sha256(slow)), slow);
+  const again = source(sent);
+  await content.write('other', blobOf(sent), again.from);
+  assert.deepEqual(again.asked, [0]);
+});
+
 test('what was offered in vain is sent', async () => {
   const bytes = randomBytes(1000);
   const [blob, path] = [blobOf(bytes), join(harness.dir, 'collected')];

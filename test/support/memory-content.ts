@@ -7,6 +7,8 @@ import type { Digest } from '../../src/ports/storage.js';
 export class MemoryContent implements Content {
   readonly blobs = new Map<Digest, { readonly bytes: Buffer; labels: Readonly<Record<string, string>> }>();
   readonly leased = new Set<Digest>();
+  /** Blobs of writes that broke off. */
+  readonly unfinished = new Set<Digest>();
   failure: Error | undefined;
 
   async sizeOf(digest: Digest): Promise<number | undefined> {
@@ -52,8 +54,14 @@ export class MemoryContent implements Content {
     for (const digest of digests) this.leased.delete(digest);
   }
 
+  async letGoUnfinished(): Promise<boolean> {
+    const had = this.unfinished.size > 0;
+    this.unfinished.clear();
+    return had;
+  }
+
   async collect(): Promise<void> {
-    const stays = new Set(this.leased);
+    const stays = new Set([...this.leased, ...this.unfinished]);
     for (const digest of stays)
       for (const next of Object.values(this.blobs.get(digest)?.labels ?? {})) stays.add(next as Digest);
     for (const digest of this.blobs.keys()) if (!stays.has(digest)) this.blobs.delete(digest);
