@@ -100,7 +100,7 @@ export class Engine {
   }
 
   /** Resolves when the daemon answers `_ping`; also after an earlier `stop`, on the same data. */
-  async start(): Promise<void> {
+  async start(limitMs = START_TIMEOUT_MS): Promise<void> {
     const [program, ...args] = this.#kind.command(this.dir, this.socketPath);
     if (program === undefined) throw new Error('the command is empty');
     const log = openSync(this.#logPath, 'a');
@@ -114,7 +114,7 @@ export class Engine {
     const watcher = watch(this.dir);
     try {
       await once(child, 'spawn');
-      await this.#answer(child, watcher);
+      await this.#answer(child, watcher, limitMs);
     } finally {
       watcher.close();
     }
@@ -124,9 +124,9 @@ export class Engine {
    * Resolves when the daemon answers. The watcher tells of its socket: looking all the time would take some of the
    * processor time that the start needs.
    */
-  async #answer(child: ChildProcess, watcher: FSWatcher): Promise<void> {
+  async #answer(child: ChildProcess, watcher: FSWatcher, limitMs: number): Promise<void> {
     const socket = basename(this.socketPath);
-    const deadline = Date.now() + START_TIMEOUT_MS;
+    const deadline = Date.now() + limitMs;
     let hasAppeared = false;
     for (;;) {
       const tail = (): string => this.log.slice(-4000);
