@@ -3,12 +3,12 @@
  * reply is complete; exactly one of `send*`, `stream`, `hijack` and `sendHijackError` answers it. An error that a
  * handler throws becomes the reply when none was begun (error-status.ts), and closes the connection when one was.
  */
-import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { ArchiveSource, PieceSource } from '../ports/archives.js';
 import type { Attempt } from '../ports/kept-replies.js';
 import type { Query } from './query.js';
 import type { ResponseStream } from './response-stream.js';
+import type { ClientSocket } from './client-socket.js';
 
 /**
  * Extra response headers, single lines each. A frozen object is rendered only once, which is worth it for constants.
@@ -94,13 +94,13 @@ export interface Exchange {
    * paused, and belongs to the caller, who ends and destroys it.
    * @throws EngineError forbidden when the reply is denied, cancelled when the client has gone; nothing is sent then.
    */
-  hijack(options: HijackOptions): Promise<Socket>;
+  hijack(options: HijackOptions): Promise<ClientSocket>;
   /**
    * Does the same as `hijack`, by 101 Switching Protocols to the protocol that the client asked for; the caller has
    * checked that.
    * @throws as `hijack`.
    */
-  upgrade(protocol: 'websocket' | 'h2c', headers?: Headers): Promise<Socket>;
+  upgrade(protocol: 'websocket' | 'h2c', headers?: Headers): Promise<ClientSocket>;
   /** Replies to a failed attach: a raw-stream head with the error's status, the message, and the end. */
   sendHijackError(error: unknown): void;
 }

@@ -1,11 +1,11 @@
 /** The Exchange that handlers get, over any transport: how the request that they read is answered. */
-import type { Socket } from 'node:net';
 import { EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
 import { isAttempt, type Attempt, type KeptReplies, type RetryKind } from '../ports/kept-replies.js';
 import type { Logger } from '../ports/logger.js';
 import type { AuditLog } from './audit.js';
 import { authorizationReply, authorizationRequest, withShownBody } from './authorization.js';
+import type { ClientSocket } from './client-socket.js';
 import { errorBody, isTrouble, messageBody, statusOf } from './error-status.js';
 import type { Exchange, Headers, HijackOptions } from './exchange.js';
 import type { Gate, PendingExchange, RequestSummary } from './gate.js';
@@ -149,7 +149,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     return keptStream(stream, { attempt, contentType, hasFailed: () => this.#hasFailed });
   }
 
-  hijack(options: HijackOptions): Promise<Socket> {
+  hijack(options: HijackOptions): Promise<ClientSocket> {
     if (this.header('upgrade') === undefined)
       return this.#takeOver(200, 'OK', { 'Content-Type': RAW_STREAM }, options.commonHeaders);
     return this.#takeOver(
@@ -160,11 +160,11 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     );
   }
 
-  upgrade(protocol: 'websocket' | 'h2c', headers: Headers = {}): Promise<Socket> {
+  upgrade(protocol: 'websocket' | 'h2c', headers: Headers = {}): Promise<ClientSocket> {
     return this.#takeOver(101, 'Switching Protocols', { Upgrade: protocol, Connection: 'Upgrade', ...headers }, false);
   }
 
-  async #takeOver(status: number, reason: string, headers: Headers, commonHeaders: boolean): Promise<Socket> {
+  async #takeOver(status: number, reason: string, headers: Headers, commonHeaders: boolean): Promise<ClientSocket> {
     const common = this.#services.heads.render(status, undefined, undefined);
     await this.#authorized?.authorizeReply(authorizationReply(common, undefined));
     this.#begin(status);

@@ -100,7 +100,7 @@ export class RawTransport implements Transport {
     return stream;
   }
 
-  takeSocket(): Socket {
+  takeSocket(): RawSocket {
     return this.#socket;
   }
 

@@ -2,9 +2,9 @@
  * A transport carries a reply: it is a connection that uWebSockets.js serves, or a raw socket that was taken back from
  * it.
  */
-import type { Socket } from 'node:net';
 import type { SocketSource } from '../ports/archives.js';
 import type { Peer } from './peer.js';
+import type { ClientSocket } from './client-socket.js';
 import type { BodySource } from './request-body.js';
 import type { ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
@@ -31,7 +31,7 @@ export interface Transport extends BodySource {
    */
   stream(head: ReplyHead, owner: StreamOwner, bodyPending: boolean, unreadBytes?: number): ResponseStream;
   /** Returns the socket itself; only raw transports have it. @throws Error for others. */
-  takeSocket(): Socket;
+  takeSocket(): ClientSocket;
   /** Cuts the connection. */
   abort(): void;
 }

@@ -2,7 +2,6 @@
  * One connection at a time, served by an App of uWebSockets.js of its own: the library's callbacks do not say which
  * connection they are about, so each connection has an App, and Apps are reused.
  */
-import type { Socket } from 'node:net';
 import { duplicateFd } from '../sys/files/fd.js';
 import { stopCounting } from '../sys/net/socket-progress.js';
 import type { Gate } from './gate.js';
@@ -177,7 +176,7 @@ export class UwsConnection implements Transport, Parkable {
     return stream;
   }
 
-  takeSocket(): Socket {
+  takeSocket(): never {
     throw new Error('the route does not declare that it hijacks');
   }
 

@@ -15,6 +15,7 @@ import {
   connectAndLeave,
   inParallel,
   openDescriptors,
+  openSockets,
   ownBytes,
   streamRequests,
 } from '../support/connect-and-reset.js';
@@ -109,6 +110,44 @@ test(`${CYCLES} clients that come and vanish leave no descriptor, no reader and 
   logs.close();
   assert.doesNotMatch(engine.log, /MaxListeners|level=error/);
   await remove(id);
+});
+
+test('clients that leave a container without output are noticed, also where they have ended their input', async () => {
+  const { Id: unstarted } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: { Image: image },
+  });
+  const silent = await container(['sh', '-c', 'sleep 1000 & wait'], { OpenStdin: true, StdinOnce: true });
+  const json = { Cmd: ['sleep', '1000'], AttachStdout: true };
+  const exec = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${silent}/exec`, { json });
+  const upgrade = 'HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n';
+  const requests: string[] = [];
+  for (const id of [unstarted, silent]) {
+    requests.push(`POST /containers/${id}/attach?stream=1&stdout=1 ${upgrade}\r\n`);
+    requests.push(
+      String(
+        await streamRequests(id)
+          .find(({ name }) => name === 'attach/ws')
+          ?.bytes(),
+      ),
+    );
+  }
+  requests.push(`POST /containers/${silent}/attach?stream=1&stdin=1&stdout=1 ${upgrade}\r\n`);
+  requests.push(`POST /exec/${exec.Id}/start ${upgrade}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`);
+  const before = openSockets(engine.pid);
+  for (const bytes of requests) {
+    for (const endsInput of [true, false]) {
+      if (bytes.includes('/exec/') && endsInput) continue;
+      const client = connect({ path: engine.socketPath, allowHalfOpen: true });
+      client.write(bytes);
+      await once(client, 'data');
+      if (endsInput) client.end();
+      await waitFor('the connection to be there', () => openSockets(engine.pid) > before);
+      client.destroy();
+      await waitFor(`${bytes} to be gone`, () => openSockets(engine.pid) <= before);
+    }
+  }
+  await remove(silent);
+  await remove(unstarted);
 });
 
 test('clients that do not read cost a bounded amount each, and get everything when they go on', async () => {

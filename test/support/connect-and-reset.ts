@@ -1,7 +1,7 @@
 /** Clients that ask for a stream and go away at once, by a reset or by a close, again and again. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 export interface StreamRequest {
   readonly name: string;
@@ -64,6 +64,17 @@ export async function inParallel(
 
 export function openDescriptors(pid: number): number {
   return readdirSync(`/proc/${pid}/fd`).length;
+}
+
+export function openSockets(pid: number): number {
+  const target = (fd: string): string => {
+    try {
+      return readlinkSync(`/proc/${pid}/fd/${fd}`);
+    } catch {
+      return 'closed meanwhile';
+    }
+  };
+  return readdirSync(`/proc/${pid}/fd`).filter((fd) => target(fd).startsWith('socket:')).length;
 }
 
 /**

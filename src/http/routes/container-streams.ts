@@ -11,6 +11,7 @@ import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';
 import { parseUnixTime } from '../api/unix-time.js';
 import { copyInput, onceInputEnds } from '../copy-input.js';
+import { endWithClient } from '../gone-client.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 import { openWebSocket, requireWebSocket } from '../websocket/handshake.js';
@@ -109,7 +110,7 @@ async function attachWebSocket(deps: StreamRouteDeps, x: Exchange): Promise<void
 async function serveAttached(
   deps: StreamRouteDeps,
   { record, io, wants, detachKeys, multiplexed }: AttachRequest,
-  socket: Duplex,
+  socket: Duplex & { readonly fd: number },
 ): Promise<void> {
   deps.services.emit('attach', record);
   if (wants.logs) await replay(deps, record, io, { ...wants, multiplexed }, socket);
@@ -120,6 +121,7 @@ async function serveAttached(
   socket.once('close', () => (gone.abort(), leave()));
   if (!wants.stdin || !record.config.OpenStdin) {
     // A client that only listens closes its sending side at once, and must still get all output.
+    endWithClient(socket);
     socket.resume();
     return;
   }
@@ -133,6 +135,8 @@ async function serveAttached(
   // The end of input is noticed without a process: the container may never start.
   if (!endsProcessInput) onceInputEnds(socket, detach);
   const stdin = await io.stdin(gone.signal);
+  // Not earlier: the end of its input is for the process, which may start after it has left.
+  endWithClient(socket);
   if (!stdin) return void socket.resume();
   copyInput(socket, stdin, record.config.Tty ? new DetachScanner(detachKeys) : undefined, {
     onDetach: () => {

@@ -10,6 +10,7 @@ import { boolean, list, nullable, object, string, unsigned } from '../api/decode
 import { detachKeys, execView } from '../api/exec-view.js';
 import { copyInput } from '../copy-input.js';
 import type { Exchange } from '../exchange.js';
+import { endWithClient } from '../gone-client.js';
 import { ONCE, route, type Route } from '../route.js';
 import { streamType } from './container-streams.js';
 import { dimensions } from './containers.js';
@@ -101,6 +102,7 @@ async function start(x: Exchange, { containers, services, execs }: ExecRouteDeps
     socket.end(isRaw ? text : Buffer.concat(frame('stdout', text)));
     return;
   }
+  endWithClient(socket);
   const stdin = record.config.AttachStdin ? execs.stdin(record.id) : undefined;
   if (!stdin) {
     socket.resume();

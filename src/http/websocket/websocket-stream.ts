@@ -1,6 +1,6 @@
 /** A WebSocket as a stream of bytes: reading gives what a client sends in messages, and writing sends frames. */
-import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
+import type { ClientSocket } from '../client-socket.js';
 import { CloseCode, closeFrame, controlFrame, frame, FrameParser, Opcode } from './frames.js';
 
 /** A client that sends pings and does not read the answers is cut off when this many bytes wait. */
@@ -9,13 +9,13 @@ const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 const LINGER_MS = 5_000;
 
 export class WebSocketStream extends Duplex {
-  readonly #socket: Socket;
+  readonly #socket: ClientSocket;
   readonly #opcode: number;
   readonly #parser: FrameParser;
   #isClosing = false;
 
   /** @param socket after the handshake, paused; the stream owns it. */
-  constructor(socket: Socket, kind: 'text' | 'binary') {
+  constructor(socket: ClientSocket, kind: 'text' | 'binary') {
     super({ allowHalfOpen: true, decodeStrings: true });
     this.#socket = socket;
     this.#opcode = Opcode[kind];
@@ -31,6 +31,10 @@ export class WebSocketStream extends Duplex {
     socket.once('error', () => this.destroy());
     // In its own turn, so that an end of input that was read just now is seen first.
     socket.once('close', () => setImmediate(() => this.destroy()));
+  }
+
+  get fd(): number {
+    return this.#socket.fd;
   }
 
   override _read(): void {

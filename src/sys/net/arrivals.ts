@@ -1,6 +1,7 @@
 /**
- * Tells when further bytes arrive at a socket whose earlier bytes nobody has taken. The event loop's own poll would
- * report the earlier ones again and again, so the sockets are watched by an epoll instance of ours, edge-triggered.
+ * Tells when further bytes arrive at a socket whose earlier bytes nobody has taken, and when the other side of one is
+ * gone that has told its end before. The event loop's own poll would report what was before again and again, so the
+ * sockets are watched by an epoll instance of ours, edge-triggered.
  */
 import { libc } from '../ffi/libc.js';
 import { watchReadable, type ReadableWatch } from '../files/fd.js';
@@ -43,21 +44,45 @@ let epoll: { readonly fd: number; readonly watch: ReadableWatch } | undefined;
  */
 export function watchArrivals(fd: number, callback: (hasEnded: boolean) => void): { close(): void } {
   const { fd: epollFd, watch } = (epoll ??= openEpoll());
+  const id = add(fd, EPOLLIN + EPOLLRDHUP + EPOLLET, callback);
+  return {
+    close: () => {
+      if (!watches.has(id)) return;
+      epollControl(epollFd, EPOLL_CTL_DEL, fd, null);
+      forget(id, watch);
+    },
+  };
+}
+
+/**
+ * Calls back once when the other side of a socket neither sends nor receives any more. @returns what ends the watch,
+ * also after the descriptor was closed. @throws EngineError when the system has no room for it.
+ */
+export function onceGone(fd: number, callback: () => void): { close(): void } {
+  const { watch } = (epoll ??= openEpoll());
+  // The kernel always reports a hang-up, and ends the watch with the descriptor.
+  const id = add(fd, EPOLLET, () => {
+    forget(id, watch);
+    callback();
+  });
+  return { close: () => forget(id, watch) };
+}
+
+function add(fd: number, flags: number, callback: (hasEnded: boolean) => void): number {
+  const { fd: epollFd, watch } = (epoll ??= openEpoll());
   const id = (lastWatch = (lastWatch % 0x7fffffff) + 1);
   const event = Buffer.alloc(EVENT_BYTES);
-  event.writeUInt32LE(EPOLLIN + EPOLLRDHUP + EPOLLET, 0);
+  event.writeUInt32LE(flags, 0);
   event.writeUInt32LE(id, DATA_OFFSET);
   epollControl(epollFd, EPOLL_CTL_ADD, fd, event);
   if (watches.size === 0) watch.resume();
   watches.set(id, callback);
-  return {
-    close: () => {
-      if (!watches.delete(id)) return;
-      epollControl(epollFd, EPOLL_CTL_DEL, fd, null);
-      // A process that waits for nothing else may end.
-      if (watches.size === 0) watch.pause();
-    },
-  };
+  return id;
+}
+
+/** A process that waits for nothing else may end. */
+function forget(id: number, watch: ReadableWatch): void {
+  if (watches.delete(id) && watches.size === 0) watch.pause();
 }
 
 function openEpoll(): { readonly fd: number; readonly watch: ReadableWatch } {

@@ -22,6 +22,16 @@ import { socketName } from './socket-name.js';
 const SO_KEEPALIVE = 9;
 const IPPROTO_TCP = 6;
 const TCP_NODELAY = 1;
+const TCP_KEEPIDLE = 4;
+const TCP_KEEPINTVL = 5;
+const TCP_KEEPCNT = 6;
+/**
+ * A peer that is silent for so long is asked whether it is there, and again after as long. The kernel would begin after
+ * two hours, for which each machine that lost its power kept its connections.
+ */
+const PROBE_S = 15;
+/** A peer that has not answered so many times is gone. Both are Go's numbers, and so dockerd's. */
+const PROBES = 9;
 /** So many connections may wait to be accepted; the kernel lowers it to net.core.somaxconn. */
 const BACKLOG = 4096;
 /** Nobody is there (any more): the reasons of accept(2) to go on, or to come back later. */
@@ -84,11 +94,14 @@ export function listeningOnTcp(fd: number): { readonly fd: number; readonly port
 
 /** Sets what the connections of a tcp listener inherit: dead peers are noticed, and small replies are not held back. */
 export function prepareConnections(fd: number): void {
-  for (const [level, name] of [
-    [SOL_SOCKET, SO_KEEPALIVE],
-    [IPPROTO_TCP, TCP_NODELAY],
+  for (const [level, name, value] of [
+    [SOL_SOCKET, SO_KEEPALIVE, 1],
+    [IPPROTO_TCP, TCP_KEEPIDLE, PROBE_S],
+    [IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S],
+    [IPPROTO_TCP, TCP_KEEPCNT, PROBES],
+    [IPPROTO_TCP, TCP_NODELAY, 1],
   ] as const) {
-    setsockopt(fd, level, name, Int32Array.of(1), 4);
+    setsockopt(fd, level, name, Int32Array.of(value), 4);
   }
 }
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, type AddressInfo, type ListenOptions, createServer } from 'node:net';
@@ -38,6 +39,19 @@ test('a tcp client is told by its address', async () => {
   const v4 = await listenOnTcp('127.0.0.1', 0);
   const { peer, port } = await peerOf(v4.fd, { host: '127.0.0.1', port: v4.port });
   assert.deepEqual(peer, { kind: 'tcp', address: `127.0.0.1:${port}` });
+});
+
+test('a silent tcp client is asked after a quarter of a minute whether it is there', async () => {
+  const { fd, port } = await listenOnTcp('127.0.0.1', 0);
+  const client = connect(port, '127.0.0.1');
+  await once(client, 'connect');
+  const accepted = acceptFrom(fd);
+  assert.ok(accepted !== undefined);
+  const shown = execFileSync('ss', ['-tnoH', `sport = :${port}`], { encoding: 'utf8' });
+  assert.match(shown, /timer:\(keepalive,1[0-5]sec,0\)/);
+  client.destroy();
+  closeFd(accepted);
+  closeFd(fd);
 });
 
 test('an IPv6 client is told by its address, an IPv4 one by the short form', async (t) => {
