@@ -42,7 +42,6 @@ export const tasks = {
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
   'show-volume': async () => (await import('../storage/tasks/show-volume.js')).showVolume,
   'stream-tar': async () => (await import('../storage/tasks/stream-tar.js')).streamTar,
-  'sync-file-system': async () => (await import('../storage/tasks/sync-file-system.js')).syncFileSystemOf,
   'take-inventory': async () => (await import('../inventory/take-inventory.js')).takeInventory,
   'tar-size': async () => (await import('../storage/tasks/tar-size.js')).tarSize,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,

@@ -10,6 +10,7 @@ import type { PluginFiles, PluginRecord } from '../../ports/managed-plugin.js';
 import { readRecord, writeRecord } from '../../storage/record-store.js';
 import { syncDirectory } from '../../sys/files/durable-file.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
+import { syncFileSystem } from '../../sys/files/sync-file-system.js';
 import type { WorkerPool } from '../../workers/pool.js';
 
 const ID = /^[0-9a-f]{64}$/;
@@ -95,7 +96,7 @@ export class PluginStore {
     await mkdir(join(home, PROPAGATED), { mode: 0o755 });
     await rename(staged.dir, join(home, tree));
     await writeRecord(join(home, RECORD), record);
-    await this.workers.run('sync-file-system', { path: home });
+    await syncFileSystem(home);
     await rename(home, join(this.root, id));
     await syncDirectory(this.root);
     return record;
@@ -105,7 +106,7 @@ export class PluginStore {
   async replace(staged: StagedPlugin, before: PluginRecord, made: Partial<PluginRecord>): Promise<PluginRecord> {
     const tree = `tree-${randomBytes(6).toString('hex')}`;
     const record: PluginRecord = { ...before, ...made, tree };
-    await this.workers.run('sync-file-system', { path: staged.dir });
+    await syncFileSystem(staged.dir);
     await rename(staged.dir, join(this.root, record.id, tree));
     await this.save(record);
     await this.#removeOldTrees(record);

@@ -11,6 +11,7 @@ import type { Owner } from '../../ports/id-maps.js';
 import { mountPointsBelow } from '../../sys/mount/mount.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../layers/layout.js';
+import { removeTrees } from '../remove-few.js';
 import type { DriverStatus, StorageDriver } from './driver.js';
 
 export interface StackedParts {
@@ -83,7 +84,7 @@ export abstract class StackedDriver implements StorageDriver {
   }
 
   remove(paths: readonly string[]): Promise<void> {
-    return this.#parts.workers.run('remove-trees', { paths });
+    return removeTrees(this.#parts.workers, paths);
   }
 
   close(): void {

@@ -9,7 +9,7 @@ import type { Logger } from '../../ports/logger.js';
 import { inLanes } from '../../text/in-lanes.js';
 import { recordText } from '../record-store.js';
 import { LateSyncs } from '../../sys/files/late-syncs.js';
-import type { WorkerPool } from '../../workers/pool.js';
+import { syncFileSystem } from '../../sys/files/sync-file-system.js';
 
 /** A sync follows the last new layer after this time: the pull is over then, and the kernel has begun to write. */
 const DELAY_MS = 5_000;
@@ -23,7 +23,6 @@ export class Durability {
   constructor(
     /** Holds one file per marked layer: its name is the layer's, its content the ID of the boot. */
     private readonly directory: string,
-    private readonly workers: WorkerPool,
     private readonly log: Logger,
   ) {
     this.#records = new LateSyncs((error) => log.warn({ err: error }, 'records of layers not synced'));
@@ -91,7 +90,7 @@ export class Durability {
     try {
       const names = await readdir(this.directory);
       if (names.length === 0) return;
-      await this.workers.run('sync-file-system', { path: this.directory });
+      await syncFileSystem(this.directory);
       await Promise.all(names.map((name) => rm(join(this.directory, name), { force: true })));
     } catch (error) {
       this.log.warn({ err: error }, 'layers not synced');

@@ -23,6 +23,7 @@ import type {
   StagedLayer,
 } from '../../ports/storage.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
+import { syncFileSystem } from '../../sys/files/sync-file-system.js';
 import { letPass } from '../../sys/users/id-access.js';
 import { rootOwner } from '../../sys/users/id-maps.js';
 import { createWorkerPool, TRANSFER_IDLE_MS, type WorkerPool } from '../../workers/pool.js';
@@ -110,9 +111,8 @@ export class DriverLayerStore implements LayerStore {
     this.driver = row.shownName ?? row.name;
     this.place = row.name;
     const owner = rootOwner(idMaps);
-    const trash = new Trash(layout.trash, (paths) => driver.remove(paths), log);
-    this.#trash = trash;
-    this.#durability = new Durability(layout.unsynced, workers, log);
+    const trash = (this.#trash = new Trash(layout.trash, (paths) => driver.remove(paths), log));
+    this.#durability = new Durability(layout.unsynced, log);
     const readOnly = new ReadOnlyLayers({ layout, driver, trash, durability: this.#durability, workers });
     this.#readOnly = readOnly;
     const inits = new InitLayers({ layout, readOnly, trash, workers, owner });
@@ -236,7 +236,7 @@ export class DriverLayerStore implements LayerStore {
   /** Resolves when all that was made here is on the disk. */
   async sync(): Promise<void> {
     await this.#durability.sync();
-    await this.#parts.workers.run('sync-file-system', { path: this.#parts.layout.root });
+    await syncFileSystem(this.#parts.layout.root);
   }
 
   layerData(chainId: Digest): Readonly<Record<string, string>> | null {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Logger } from '../../ports/logger.js';
 import { randomName } from '../random-name.js';
 
-/** Many small trees are deleted by one task: starting a thread costs more than deleting one of them. */
+/** Many small trees are deleted at once: together they may be worth the start of a thread. */
 const DELAY_MS = 1_000;
 
 export class Trash {

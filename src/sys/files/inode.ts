@@ -1,5 +1,5 @@
 /**
- * Does what Node's fs cannot: device nodes, times in nanoseconds, flags, syncing a whole file system. Paths are as in
+ * Does what Node's fs cannot: device nodes, times in nanoseconds, flags. Paths are as in
  * Node's fs.
  */
 import { invalid } from '../../errors/engine-error.js';
@@ -17,8 +17,6 @@ const utimensat = libc.checked<[dir: number, path: Path, times: Buffer, flags: n
   'int utimensat(int dirfd, const char *path, const void *times, int flags)',
 );
 const futimens = libc.checked<[fd: number, times: Buffer]>('futimens', 'int futimens(int fd, const void *times)');
-
-const syncfs = libc.checked<[fd: number]>('syncfs', 'int syncfs(int fd)');
 
 const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>(
   'int ioctl(int fd, unsigned long request, void *argument)',
@@ -95,14 +93,6 @@ export function setTimes(path: Path, seconds: number, nanoseconds: number): void
 /** Sets access and modification time of an open file. */
 export function setOpenFileTimes(fd: number, seconds: number, nanoseconds: number): void {
   futimens(fd, fillTimes(seconds, nanoseconds));
-}
-
-/**
- * Writes out all that the file system of an open file has in memory; may take long. @throws EngineError code EIO,
- * ENOSPC.
- */
-export function syncFileSystem(fd: number): void {
-  syncfs(fd);
 }
 
 /**

@@ -94,7 +94,7 @@ export const LIFE_TESTS: DriverTests = {
     assert.ok(again.find(whole));
     assert.equal(again.find(torn), undefined);
     await again.close();
-    const durability = new Durability(join(root, 'unsynced'), h.workers, h.log);
+    const durability = new Durability(join(root, 'unsynced'), h.log);
     assert.equal((await durability.load()).length, 1, 'the mark of what is gone went with it');
     await durability.sync();
     assert.deepEqual(readdirSync(join(root, 'unsynced')), []);

@@ -19,9 +19,11 @@ import { basename, dirname, join } from 'node:path';
 import { internal, invalid, isEngineError, unavailable } from '../../../errors/engine-error.js';
 import type { Snapshots } from '../../../ports/snapshots.js';
 import type { Digest } from '../../../ports/storage.js';
+import { syncFileSystem } from '../../../sys/files/sync-file-system.js';
 import { detachMount, mountPointsBelow } from '../../../sys/mount/mount.js';
 import { DIFFERENCE } from '../../layers/layout.js';
 import { layerGone } from '../../storage-error.js';
+import { removeTrees } from '../../remove-few.js';
 import { randomName } from '../../random-name.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver, StoreKind } from '../driver.js';
 import { mountOptionsFor } from '../overlay/probe.js';
@@ -144,7 +146,7 @@ class SnapshotterDriver implements StorageDriver {
     try {
       await form.fillLayer({ directory, difference: join(directory, DIFFERENCE), mounts, below });
       const files = filesOf(mounts) ?? '';
-      if (isElsewhere) await this.#context.workers.run('sync-file-system', { path: files });
+      if (isElsewhere) await syncFileSystem(files);
       const name = await held.commit(chainId, key);
       made.push(name);
       await symlink(files, join(directory, FILES_LINK));
@@ -235,7 +237,7 @@ class SnapshotterDriver implements StorageDriver {
       await held.collect();
     }
     for (const path of paths) this.#names.delete(filesIn(path));
-    await this.#context.workers.run('remove-trees', { paths });
+    await removeTrees(this.#context.workers, paths);
   }
 
   close(): void {
