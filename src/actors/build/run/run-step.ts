@@ -3,48 +3,38 @@
  * changed.
  */
 import { randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import type { RunInstruction } from '../../../build/dockerfile/ast.js';
 import { findPlainStubs, type FindStubsInput } from '../../../build/files/mount-stubs.js';
 import { cancelled, EngineError } from '../../../errors/engine-error.js';
 import type { BuildRequest } from '../../../ports/build.js';
 import type { MountPoint } from '../../../ports/container.js';
-import type { NetworkDriver } from '../../../ports/network.js';
 import type { SpecBuilder } from '../../../ports/runtime.js';
 import type { LayerInfo, LayerStore } from '../../../ports/storage.js';
-import type { ProcessStdio, TaskService } from '../../../ports/supervisor.js';
+import type { TaskService } from '../../../ports/supervisor.js';
 import { rootOwner } from '../../../sys/users/id-maps.js';
-import type { StdioFactory } from '../../container/deps.js';
 import { allDone, Undo } from '../../container/life/undo.js';
 import { hideRoot, showRoot } from '../../container/mounts/root-place.js';
 import type { StageState } from '../stage-state.js';
 import type { StepLayers } from '../step-layers.js';
-import { requireEntitled, stepNetwork } from './entitlements.js';
+import { requireEntitled, type StepNetwork, stepNetwork } from './entitlements.js';
 import { withHiddenEnvironment } from './hidden-environment.js';
 import type { KnownTree, TreeDeps } from './mount-trees.js';
-import { stepHosts, stepResolvConf } from './network-files.js';
-import { stepConfig, type StepDefaults, stepHostConfig, stepHostname } from './step-container.js';
+import { stepConfig, stepHostConfig, stepHostname } from './step-container.js';
 import { stepEnvironment } from './step-environment.js';
 import { bindPoint, type MountDeps, StepMounts } from './step-mounts.js';
-import { StepSandbox } from './step-network.js';
+import type { StepSandbox } from './step-network.js';
 import type { SharedShim } from './shared-shim.js';
 import type { StepOutput } from './step-output.js';
-import { StepPlace } from './step-place.js';
+import type { StepPlace } from './step-place.js';
 import { runProcess } from './step-process.js';
+import type { RoomDeps, StepRoom, StepRooms } from './step-room.js';
 
-export interface StepRunDeps extends MountDeps, TreeDeps {
+export interface StepRunDeps extends MountDeps, TreeDeps, RoomDeps {
   readonly layers: LayerStore;
   readonly tasks: TaskService;
   readonly specs: SpecBuilder;
-  readonly stdio: StdioFactory;
-  readonly network: NetworkDriver;
-  /** Directory below which each process has its FIFOs. */
-  readonly ioRoot: string;
-  /** Directory of mounts that are made for others; the start of the daemon clears it. */
-  readonly placesRoot: string;
   /** Directory in which root file systems are shown to runtimes that act as the users of steps. */
   readonly rootsRoot: string;
-  readonly stepDefaults: () => StepDefaults;
 }
 
 export interface RunStep {
@@ -61,6 +51,7 @@ export interface RunStep {
   /** Those of the build, which holds the new layer. */
   readonly layers: StepLayers;
   readonly shim: SharedShim;
+  readonly rooms: StepRooms;
   /** Returns the files that the mount with this index is from; undefined: from none. */
   readonly treeOf: (mount: number) => Promise<KnownTree | undefined>;
   /** Resolves when more output may come. */
@@ -77,12 +68,15 @@ export interface RunStep {
 export async function runStep(deps: StepRunDeps, step: RunStep, signal: AbortSignal): Promise<LayerInfo> {
   const { instruction, request, collects } = step;
   requireEntitled(instruction, request.run);
-  const id = randomBytes(32).toString('hex');
+  const network = stepNetwork(instruction, request.run);
   const undo = new Undo(deps.log);
   try {
+    const room = await step.rooms.take(network);
+    const { id } = room;
+    undo.add('room of a step', () => room.close());
     undo.add('files of a step', () => deps.layers.removeWritable(id));
     const collected = collects === undefined ? undefined : await collection(deps, collects, undo);
-    const { exitCode, rootfs, stubs } = await perform(deps, step, { id, collected }, undo, signal);
+    const { exitCode, rootfs, stubs } = await perform(deps, step, { room, network, collected }, undo, signal);
     if (exitCode !== 0) throw new EngineError('internal', `exit code: ${exitCode}`, { details: { exitCode } });
     if (collected) return await step.layers.seal(collected.id);
     if (stubs.length > 0) await deps.pool.run('build-remove-stubs', { rootfs, paths: stubs });
@@ -114,30 +108,31 @@ interface Performed {
   readonly stubs: readonly string[];
 }
 
+interface StepSetting {
+  readonly room: StepRoom;
+  readonly network: StepNetwork;
+  readonly collected: Collection | undefined;
+}
+
 async function perform(
   deps: StepRunDeps,
   step: RunStep,
-  { id, collected }: { readonly id: string; readonly collected: Collection | undefined },
+  { room, network, collected }: StepSetting,
   undo: Undo,
   signal: AbortSignal,
 ): Promise<Performed> {
   const { instruction, request, state } = step;
   const defaults = deps.stepDefaults();
-  const network = stepNetwork(instruction, request.run);
-  const sandbox = new StepSandbox(deps.network, id, network, deps.userMaps !== undefined, undo);
-  const place = await StepPlace.open(deps.placesRoot, id);
-  undo.add('place of a step', () => place.close());
+  const { id, place, sandbox, stdio } = room;
   const mounts = new StepMounts(deps, place, undo, signal);
-  const [{ rootfs, shown }, stdio, given] = await allDone([
+  const [{ rootfs, shown }, program] = await allDone([
     mountFiles(deps, id, state.topLayer, undo),
-    openStreams(deps, id, undo),
-    givenFiles(deps, step, place, defaults),
+    programFile(deps, step, place),
     openMounts(mounts, step),
-    sandbox.open(),
   ]);
   signal.throwIfAborted();
   const asked = [...mounts.points, ...(collected ? [collected.point] : [])];
-  const points = [...given, ...asked];
+  const points = [...room.given, ...program, ...asked];
   const taken = new Set(asked.map(({ Destination }) => Destination));
   const { buildArgs } = request;
   const hostConfig = stepHostConfig(request.run, instruction, network, defaults);
@@ -170,7 +165,8 @@ async function perform(
       isAlone: runtime !== defaults.runtime,
       stdio,
       output: step.output,
-      join: (created) => joinAndHide(deps, sandbox, id, created),
+      join: (created) => joinAndHide(deps, sandbox, { id, created, undo }),
+      started: () => step.rooms.prepare(network),
     },
     undo,
     signal,
@@ -194,41 +190,25 @@ async function mountFiles(
 async function joinAndHide(
   deps: StepRunDeps,
   sandbox: StepSandbox,
-  id: string,
-  created: Promise<{ readonly pid: number }>,
+  {
+    id,
+    created,
+    undo,
+  }: { readonly id: string; readonly created: Promise<{ readonly pid: number }>; readonly undo: Undo },
 ): Promise<void> {
-  await sandbox.join(created);
+  await sandbox.join(created, undo);
   await created;
   await hideRoot(deps, id);
 }
 
-async function openStreams({ stdio, ioRoot }: StepRunDeps, id: string, undo: Undo): Promise<ProcessStdio> {
-  const made = await stdio.create({
-    dir: join(ioRoot, id),
-    stdin: false,
-    stdout: true,
-    stderr: true,
-    terminal: false,
-  });
-  undo.add('streams of a step', () => made.close());
-  return made;
-}
-
-/** The files that every step is given, and its program. */
-async function givenFiles(
-  { network, userMaps }: StepRunDeps,
-  { instruction, request, program }: RunStep,
+/** The program of the Dockerfile, if the step has one. */
+async function programFile(
+  { userMaps }: StepRunDeps,
+  { program }: RunStep,
   place: StepPlace,
-  defaults: StepDefaults,
-): Promise<MountPoint[]> {
-  const owner = rootOwner(userMaps);
-  const hosts = stepHosts(stepHostname(request), request.run.extraHosts, defaults);
-  const resolvConf = await stepResolvConf(network, stepNetwork(instruction, request.run), defaults);
-  return [
-    bindPoint(await place.file(hosts, 0o644, owner), '/etc/hosts', false),
-    bindPoint(await place.file(resolvConf, 0o644, owner), '/etc/resolv.conf', false),
-    ...(program ? [bindPoint(await place.file(program.content, 0o755, owner), program.path, false)] : []),
-  ];
+): Promise<readonly MountPoint[]> {
+  if (program === undefined) return [];
+  return [bindPoint(await place.file(program.content, 0o755, rootOwner(userMaps)), program.path, false)];
 }
 
 function openMounts(mounts: StepMounts, { instruction, state, argv, request, treeOf }: RunStep): Promise<void> {

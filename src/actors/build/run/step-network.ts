@@ -22,12 +22,12 @@ export class StepSandbox {
     this.path = await this.#create();
   }
 
-  /** Joins the network while the runtime works. */
-  async join(created: Promise<{ readonly pid: number }>): Promise<void> {
+  /** Joins the network while the runtime works; `undo` leaves it. */
+  async join(created: Promise<{ readonly pid: number }>, undo: Undo): Promise<void> {
     if (this.mode === 'host') return;
     if (this.hasUserNamespace) await this.#create((await created).pid);
     if (this.mode === 'none') return;
-    const { id: containerId, network, undo } = this;
+    const { id: containerId, network } = this;
     const { endpoint } = await network.attach({ containerId, network: 'bridge', aliases: [], dnsNames: [], ports: [] });
     undo.add('network endpoint', () => network.detach(containerId, endpoint));
   }

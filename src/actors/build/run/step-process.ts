@@ -19,6 +19,8 @@ export interface StepProcess {
   readonly output: StepOutput;
   /** Works at the same time as the runtime. */
   readonly join: (created: Promise<{ readonly pid: number }>) => Promise<void>;
+  /** Called when it runs. */
+  readonly started: () => void;
 }
 
 /**
@@ -28,7 +30,7 @@ export interface StepProcess {
  */
 export async function runProcess(
   tasks: TaskService,
-  { task, shim, isAlone, stdio, output, join }: StepProcess,
+  { task, shim, isAlone, stdio, output, join, started }: StepProcess,
   undo: Undo,
   signal: AbortSignal,
 ): Promise<number> {
@@ -42,6 +44,7 @@ export async function runProcess(
     signal.throwIfAborted();
     const pump = new OutputPump(stdio, output);
     await tasks.start(id);
+    started();
     signal.addEventListener('abort', kill, { once: true });
     if (signal.aborted) kill();
     const exitCode = await exit.code;

@@ -76,7 +76,8 @@ export class StepExecutor {
   /** @throws EngineError with the step and its lines to blame. */
   async perform(work: StepWork, keys: StepKeys | undefined): Promise<StepResult> {
     return this.#blaming(work, async () => {
-      const { step } = work;
+      const { step, tools } = work;
+      if (step.operation.isProcess === true) tools.runsAhead--;
       const { layer, files } = await step.operation.perform(work);
       if (keys !== undefined) {
         const portable = step.isFresh ? freshKey(layer) : keys.portable;
@@ -105,8 +106,9 @@ export class StepExecutor {
     });
   }
 
-  #resultOf({ tools }: StepWork, record: HeldRecord, portable: string, isCached: boolean): StepResult {
+  #resultOf({ tools, step }: StepWork, record: HeldRecord, portable: string, isCached: boolean): StepResult {
     tools.hold(record);
+    if (isCached && step.operation.isProcess === true) tools.runsAhead--;
     const { layer, key, id, createdAt } = record;
     return { layer, files: undefined, key, portable, records: [id], createdAt, isCached };
   }

@@ -56,7 +56,7 @@ export function runOperation(planned: PlannedRun): Operation {
     },
     perform: async (work) => {
       const { tools, step, sources, signal } = work;
-      const { deps, layers, shim, request } = tools;
+      const { deps, layers, shim, rooms, request } = tools;
       const { observer } = request;
       try {
         const layer = await runStep(
@@ -70,6 +70,7 @@ export function runOperation(planned: PlannedRun): Operation {
             request,
             layers,
             shim,
+            rooms,
             ...(collects !== undefined && { collects }),
             treeOf: async (mount) => {
               const place = mountSources[mount];

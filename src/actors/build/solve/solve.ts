@@ -70,6 +70,7 @@ export class Solve {
     const unusedArgs = [...request.buildArgs.keys()].filter((key) => !inputs.usedArgs.has(key));
     for (const step of schedule.steps) {
       await turn();
+      if (step.operation.isProcess === true) this.#tools.runsAhead++;
       this.#vertices.announce(step);
     }
     this.#planned = { plans, unusedArgs, schedule, imports };

@@ -18,6 +18,7 @@ import type { CopyDeps } from '../copy-step.js';
 import type { RemoteCaches } from '../remote-caches.js';
 import type { StepRunDeps } from '../run/run-step.js';
 import { SharedShim } from '../run/shared-shim.js';
+import { StepRooms } from '../run/step-room.js';
 import { StepLayers } from '../step-layers.js';
 import type { StepClaims } from './claims.js';
 import type { SourceFiles, StepResult } from './step-result.js';
@@ -42,6 +43,9 @@ export interface SolveDeps extends BaseImageDeps, CopyDeps, StepRunDeps {
 export class SolveTools {
   readonly layers: StepLayers;
   readonly shim: SharedShim;
+  readonly rooms: StepRooms;
+  /** RUNs of the plan that have not begun, nor come from the cache. */
+  runsAhead = 0;
   /** Tells of what steps have fetched, by their digests. */
   readonly materials = new Map<string, BuildMaterial>();
   readonly #records: HeldRecord[] = [];
@@ -54,6 +58,7 @@ export class SolveTools {
   ) {
     this.layers = new StepLayers(deps.layers);
     this.shim = new SharedShim(deps.tasks);
+    this.rooms = new StepRooms(deps, request, () => this.runsAhead > 0);
   }
 
   /** Keeps a record of the cache, with its layer, until the build ends. */
@@ -102,10 +107,10 @@ export class SolveTools {
   async close(): Promise<void> {
     const { log } = this.deps;
     const failed = (error: unknown): void => log.error({ err: error }, 'a build has left something behind');
-    const shimEnded = this.shim.end().catch(failed);
+    const ended = [this.shim.end().catch(failed), this.rooms.end().catch(failed)];
     for (const giveBack of this.#cleanup.splice(0).toReversed()) await giveBack().catch(failed);
     for (const record of this.#records.splice(0)) await record.release().catch(failed);
     await this.layers.release().catch(failed);
-    await shimEnded;
+    await Promise.all(ended);
   }
 }
