@@ -26,9 +26,9 @@ export class HeldStream implements ResponseStream {
     return this.#isEnded || this.#state.closed;
   }
 
-  write(chunk: string | Uint8Array): boolean {
+  write(chunk: string | Uint8Array, onSent?: () => void): boolean {
     if (this.closed) return false;
-    if (this.#released !== undefined) return this.#released.write(chunk);
+    if (this.#released !== undefined) return this.#released.write(chunk, onSent);
     this.#pieces.push(chunk);
     this.#heldBytes += chunk.length;
     this.#state.fallBehind();

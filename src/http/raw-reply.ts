@@ -146,12 +146,12 @@ export class RawResponseStream implements ResponseStream {
     else this.#state.drained();
   }
 
-  write(chunk: string | Uint8Array): boolean {
+  write(chunk: string | Uint8Array, onSent?: () => void): boolean {
     if (this.closed) return false;
     const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
     // An empty chunk would end the body.
     if (bytes.length === 0) return true;
-    const behind = this.#send(bytes);
+    const behind = this.#send(bytes, onSent);
     if (behind > MAX_BEHIND_BYTES) this.abort();
     if (behind > 0) this.#state.fallBehind();
     return behind === 0;
@@ -196,7 +196,7 @@ export class RawResponseStream implements ResponseStream {
   }
 
   /** Sends bytes. Returns how many wait because the client is behind, 0 when it is not. */
-  #send(bytes: Uint8Array): number {
+  #send(bytes: Uint8Array, onSent: (() => void) | undefined): number {
     const frame = `${bytes.length.toString(16)}\r\n`;
     let more: boolean;
     if (bytes.length <= JOIN_BYTES) {
@@ -209,15 +209,15 @@ export class RawResponseStream implements ResponseStream {
       this.#socket?.cork();
       this.#put(frame);
       this.#put(bytes);
-      more = this.#put('\r\n');
+      more = this.#put('\r\n', onSent);
       this.#socket?.uncork();
       more = this.#socket === undefined ? more : !this.#socket.writableNeedDrain;
     }
     return more ? 0 : (this.#socket?.writableLength ?? this.#earlyBytes);
   }
 
-  #put(piece: string | Uint8Array): boolean {
-    if (this.#early === undefined) return this.#socket?.write(piece) ?? false;
+  #put(piece: string | Uint8Array, onSent?: () => void): boolean {
+    if (this.#early === undefined) return this.#socket?.write(piece, onSent && ((error) => error ?? onSent())) ?? false;
     this.#early.push(piece);
     this.#earlyBytes += piece.length;
     return false;

@@ -6,8 +6,9 @@ export interface ResponseStream {
   /**
    * Sends a piece; the bytes must not change afterwards. Returns false when the client is behind: await `ready` before
    * the next piece. A writer that goes on regardless is cut off at 8 MiB. Writes after the close are dropped.
+   * @param onSent called when the bytes may change, if that comes to be known.
    */
-  write(chunk: string | Uint8Array): boolean;
+  write(chunk: string | Uint8Array, onSent?: () => void): boolean;
   /** Resolves when the client caught up. @throws EngineError cancelled when it went away. */
   ready(): Promise<void>;
   /**
@@ -25,14 +26,21 @@ export interface ResponseStream {
   onClose(callback: () => void): void;
 }
 
+interface PumpEvents<Piece> {
+  /** Called before the end of the stream. */
+  readonly onEnd?: () => void;
+  /** Called when a piece is not needed any more, if that comes to be known. */
+  readonly onSent?: (piece: Piece) => void;
+}
+
 /**
  * Sends a source to its end, at the client's speed, and ends the stream. When the client goes away the source's
  * `return` is called at once, which must settle a pending `next`; pump then resolves. An error of the source is thrown.
  */
-export async function pump(
-  source: AsyncIterable<string | Uint8Array>,
+export async function pump<Piece extends string | Uint8Array>(
+  source: AsyncIterable<Piece>,
   stream: ResponseStream,
-  onEnd?: () => void,
+  { onEnd, onSent }: PumpEvents<Piece> = {},
 ): Promise<void> {
   const iterator = source[Symbol.asyncIterator]();
   // A failing `return` has nobody left to tell: the client is gone or has everything.
@@ -42,7 +50,8 @@ export async function pump(
     while (!stream.closed) {
       const next = await iterator.next();
       if (next.done === true) break;
-      if (!stream.write(next.value)) await stream.ready();
+      const piece = next.value;
+      if (!stream.write(piece, onSent && (() => onSent(piece)))) await stream.ready();
     }
   } catch (error) {
     if (!stream.closed) throw error;

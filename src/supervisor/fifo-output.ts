@@ -4,14 +4,13 @@
  */
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { Readable } from 'node:stream';
+import { PIECE_BYTES } from '../sys/files/piece-pool.js';
 import { setPipeRoom, watchReadable, type ReadableWatch } from '../sys/files/fd.js';
 
 /** A pipe has as much at first. */
 const PIPE_BYTES = 64 << 10;
 /** The pipe of a flood gets so much room. Nobody needs a privilege for it (/proc/sys/fs/pipe-max-size). */
 const FLOOD_PIPE_BYTES = 1 << 20;
-/** So much is taken at a time. */
-export const PIECE_BYTES = 256 << 10;
 /**
  * The shim writes 4 KiB at a time, and each of them would be a turn of ours, which costs much more than its bytes. So
  * an output of this many bytes within this time is left alone for the length of a rest, and is a large piece then. What
@@ -26,7 +25,10 @@ export interface PieceKeeper {
   /** True when nothing may be taken now; `onceRoom` tells when it may. */
   readonly isFull: boolean;
   onceRoom(callback: () => void): void;
-  /** Returns what is in the FIFO: undefined when nothing is there yet, no bytes when its writers are gone. */
+  /**
+   * Returns what is in the FIFO: undefined when nothing is there yet, no bytes when its writers are gone. The piece may
+   * be given back to the pool of pieces.
+   */
   take(fifo: number): Buffer | undefined;
 }
 

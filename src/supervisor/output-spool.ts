@@ -20,8 +20,9 @@ import {
 import { join } from 'node:path';
 import type { LogLedger, LogPlace, StreamName } from '../ports/logs.js';
 import type { OutputSpool } from '../ports/supervisor.js';
+import { PIECE_BYTES, takePiece } from '../sys/files/piece-pool.js';
 import { spliceToFile } from '../sys/files/splice.js';
-import { PIECE_BYTES, readPiece, type FifoOutput, type PieceKeeper } from './fifo-output.js';
+import { readPiece, type FifoOutput, type PieceKeeper } from './fifo-output.js';
 
 const NOTE = 'spool';
 /** A note is written as a whole: the kernel does not stop within a page. */
@@ -216,7 +217,7 @@ class StreamSpool implements PieceKeeper {
       return readPiece(fifo);
     }
     if (count === undefined) return undefined;
-    const piece = Buffer.allocUnsafe(count);
+    const piece = takePiece(count);
     if (readSync(this.#fd, piece, 0, count, this.#size) !== count) throw new Error('a spool of output is too short');
     this.#size += count;
     return piece;

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { Agent, request } from 'node:http';
+import { buffer } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cleanup } from '../support/cleanup.js';
@@ -199,7 +200,7 @@ test('clients that do not read cost a bounded amount each, and get everything wh
   await remove(id);
 });
 
-test('an attached client that stalls stops the container, not the daemon; it loses nothing', async () => {
+test('an attached client that stalls stops the container, not the daemon; nobody loses a byte', async () => {
   const id = await container(['sh', '-c', `read x; awk 'BEGIN { for (i = 0; i < 100000; i++) print "number " i }'`], {
     OpenStdin: true,
   });
@@ -211,6 +212,11 @@ test('an attached client that stalls stops the container, not the daemon; it los
   );
   await once(socket, 'data');
   socket.pause();
+  const follow = (): ReturnType<typeof open> =>
+    open(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1`);
+  // The second is late: what it gets has left the hands of the first.
+  const [prompt, late] = [await follow(), await follow()];
+  const promptly = buffer(prompt.message);
   const before = ownBytes(engine.pid);
   socket.write('\n');
   await sleep(2000);
@@ -220,7 +226,13 @@ test('an attached client that stalls stops the container, not the daemon; it los
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
   socket.resume();
   await once(socket, 'end');
-  assert.equal(payloads(Buffer.concat(chunks)).split('number ').length - 1, 100_000);
+  const printed = Array.from({ length: 100_000 }, (_, i) => `number ${i}\n`).join('');
+  assert.ok(payloads(Buffer.concat(chunks)) === printed);
+  assert.ok(payloads(await promptly) === printed);
+  assert.ok(payloads(await buffer(late.message)) === printed);
+  const [again, slow] = [await follow(), await follow()];
+  assert.ok(payloads(await buffer(again.message)) === printed);
+  assert.ok(payloads(await buffer(slow.message)) === printed);
   socket.destroy();
   await remove(id);
 });

@@ -10,6 +10,7 @@ import { isRunning, type ContainerRecord } from '../../actors/container/containe
 import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';
 import { parseUnixTime } from '../api/unix-time.js';
+import { givePiece } from '../../sys/files/piece-pool.js';
 import { copyInput, onceInputEnds } from '../copy-input.js';
 import { endWithClient } from '../gone-client.js';
 import { pump } from '../response-stream.js';
@@ -194,7 +195,7 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
     multiplexed: !record.config.Tty,
   };
   const pieces = readLog(deps, record, deps.ios.get(record.id), options);
-  await pump(pieces, x.stream(200, { 'Content-Type': streamType(x, record.config.Tty) }));
+  await pump(pieces, x.stream(200, { 'Content-Type': streamType(x, record.config.Tty) }), { onSent: givePiece });
 }
 
 function readLog(

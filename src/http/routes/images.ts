@@ -228,8 +228,10 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
       : error;
   });
   const stream = x.stream(200, { 'Content-Type': form === 'typed' ? TYPED_PROGRESS : 'application/json' });
-  await pump(subscription, stream, () => {
-    if (subscription.outcome === 'failed') x.noteFailure();
+  await pump(subscription, stream, {
+    onEnd: () => {
+      if (subscription.outcome === 'failed') x.noteFailure();
+    },
   });
 }
 

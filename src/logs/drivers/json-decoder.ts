@@ -3,6 +3,7 @@
  * text is unescaped in one pass, and what follows it is compared with the same part of the record before. Other records
  * go through JSON.parse. A record that it refuses is damaged; only this one is lost.
  */
+import { takePiece } from '../../sys/files/piece-pool.js';
 import type { OnDamage, OutputOptions, RecordDecoder } from './record-format.js';
 import { inPairs } from './byte-pairs.js';
 import { parseRecord, renderDetails, type JsonRecord } from './json-record.js';
@@ -89,7 +90,7 @@ export class JsonDecoder implements RecordDecoder {
   decode(block: Buffer, length: number): Buffer {
     // The file's escapes and frames take more space than the wire's additions, except for details, which grow up to
     // threefold.
-    this.#out = Buffer.allocUnsafeSlow((this.#options.details ? length * 3 : length) + 256);
+    this.#out = takePiece((this.#options.details ? length * 3 : length) + 256);
     this.#outWords = words(this.#out);
     this.#end = 0;
     const bytes = block.subarray(0, length);

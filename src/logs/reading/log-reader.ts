@@ -1,5 +1,6 @@
 /** Reads a log from its files and, if asked to follow, goes on as it grows. */
 import type { LogReadOptions } from '../../ports/logs.js';
+import { givePiece, keepPiece } from '../../sys/files/piece-pool.js';
 import { giveBuffer, takeBuffer } from '../buffer-pool.js';
 import { findStart, type LogSnapshot } from './log-start.js';
 import type { LogObserver } from '../observer.js';
@@ -29,6 +30,7 @@ export interface LiveLog {
   share(segment: Segment, offset: number, options: string, produce: () => Promise<Block>): Promise<Block>;
 }
 
+/** Its pieces may be given back to the pool of pieces. */
 export class LogReader implements AsyncIterableIterator<Buffer> {
   readonly #run: AsyncGenerator<Buffer, undefined>;
   readonly #decoder: RecordDecoder;
@@ -114,13 +116,19 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
   }
 
   async *#blocks(segment: Segment, from: number, to: number): AsyncGenerator<Buffer, undefined> {
-    for (let offset = from; offset < to && !this.#isDone;) {
-      const block = await this.#block(segment, offset, to);
+    const blockAt = (offset: number): Promise<Block> | undefined =>
+      offset < to && !this.#isDone ? this.#block(segment, offset, to) : undefined;
+    let coming = blockAt(from);
+    for (let offset = from; coming !== undefined;) {
+      const block = await coming;
       // An unfinished record at the end of the file is not reported here.
       if (block.next === offset) return;
       offset = block.next;
+      // The next block is made while this one is sent.
+      coming = block.isFinished ? undefined : blockAt(offset);
+      coming?.catch(() => undefined);
       if (block.output.length > 0) yield block.output;
-      if (block.isFinished) return;
+      else givePiece(block.output);
     }
   }
 
@@ -151,8 +159,12 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
   }
 
   #block(segment: Segment, from: number, to: number): Promise<Block> {
-    const produce = (): Promise<Block> => this.#produce(segment, from, to);
-    return this.live && !segment.isSealed ? this.live.share(segment, from, this.#optionsKey, produce) : produce();
+    if (!this.live || segment.isSealed) return this.#produce(segment, from, to);
+    return this.live.share(segment, from, this.#optionsKey, async () => {
+      const block = await this.#produce(segment, from, to);
+      keepPiece(block.output);
+      return block;
+    });
   }
 
   async #produce(segment: Segment, from: number, to: number): Promise<Block> {

@@ -7,6 +7,7 @@ import type { Readable } from 'node:stream';
 import { AttachHub } from '../../../logs/attach/attach-hub.js';
 import type { ContainerLog, StreamName } from '../../../ports/logs.js';
 import type { ProcessStdio, StdioPaths } from '../../../ports/supervisor.js';
+import { givePiece } from '../../../sys/files/piece-pool.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 import { allDone, type Undo } from '../life/undo.js';
@@ -110,7 +111,9 @@ export class ContainerIo {
       });
     };
     const pass = (chunk: Buffer): void => {
-      if (!this.hub.write(stream, chunk)) waitFor(this.hub);
+      // Clients may have to wait for their sockets; a log has made its records, or a copy.
+      if (this.hub.size === 0) givePiece(chunk);
+      else if (!this.hub.write(stream, chunk)) waitFor(this.hub);
     };
     source.on('data', (chunk: Buffer) => {
       if (!log.write(stream, chunk)) waitFor(log);
