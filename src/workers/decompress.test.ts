@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { isEngineError } from '../errors/engine-error.js';
 import { inflaters } from '../sys/ffi/inflaters.js';
+import { sha256 } from '../sys/ffi/sha256.js';
 import { createDecompressor, decompressed, type DecompressorOptions } from './decompress.js';
 
 /** Each way to inflate gzip, and the only one for what is something else. */
@@ -76,12 +77,15 @@ test('every form, pulled and pushed, in portions of any size', async () => {
 test('input that fills its buffers many times', async () => {
   const large = randomBytes(2 << 20);
   const forms = {
+    plain: large,
     gzip: gzipSync(large, { level: 1 }),
     xz: execFileSync('xz', ['-0c'], { input: large, maxBuffer: 1 << 26 }),
   };
   for (const [form, bytes] of Object.entries(forms)) {
     for (const options of waysOf(form)) {
-      assert.ok((await pushed(bytes, 70_000, options)).equals(large), form);
+      const hash = sha256();
+      assert.ok((await pushed(bytes, 70_000, { ...options, hash })).equals(large), form);
+      assert.equal(hash.digest(), createHash('sha256').update(large).digest('hex'), form);
       assert.ok((await pulled(bytes, 70_000, options)).equals(large), form);
     }
   }

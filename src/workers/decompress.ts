@@ -6,8 +6,10 @@ import { Decompress as ZstdDecompress } from 'fzstd';
 import { dataLoss, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { MakeInflater } from '../sys/ffi/inflater.js';
 import { inflaters } from '../sys/ffi/inflaters.js';
+import type { Sha256 } from '../sys/ffi/sha256.js';
 import { bufferDied } from './buffer-collector.js';
 import { filterProcess } from './filter-process.js';
+import { Gathered } from './gathered.js';
 import { Gunzip } from './gunzip.js';
 import { gunzipped } from './gunzipped.js';
 
@@ -30,6 +32,10 @@ type Consumer = (chunk: Buffer) => void;
 export interface DecompressorOptions {
   /** If true, the plain bytes are checked by a digest, so that the sum in a gzip stream is not made. */
   readonly hasDigest?: boolean;
+  /** Gets the plain bytes before the consumer has them, or at the same time in another thread. */
+  readonly hash?: Sha256 | undefined;
+  /** If true, chunks are large, and each is written when the promise of the one before has resolved. */
+  readonly isGathered?: boolean;
   /** How gzip is inflated; else as it is fastest on this machine. */
   readonly gzip?: MakeInflater | 'stream' | undefined;
 }
@@ -81,10 +87,18 @@ function inflaterFor(head: Uint8Array, { hasDigest = false, gzip = inflaters()[0
 
 function decompressorFor(head: Uint8Array, consumer: Consumer, options: DecompressorOptions): Decompressor {
   const inflater = inflaterFor(head, options);
-  if (inflater) return new Gunzip(consumer, inflater, damaged);
+  const { hash } = options;
+  if (inflater) {
+    const gunzip = new Gunzip(consumer, inflater, damaged, hash);
+    return options.isGathered === true ? gunzip : gathered(gunzip);
+  }
+  const hashed: Consumer = (chunk) => {
+    hash?.add(chunk);
+    consumer(chunk);
+  };
   const stream = streamFor(head);
-  if (stream) return through(stream, consumer);
-  return isZstd(head) ? zstd(consumer) : plain(consumer);
+  if (stream) return through(stream, hashed);
+  return isZstd(head) ? zstd(hashed) : plain(consumer, hash);
 }
 
 /** True for the first bytes of something compressed that `createDecompressor` knows. */
@@ -180,9 +194,25 @@ export function createDecompressor(consumer: Consumer, options: DecompressorOpti
   };
 }
 
-function plain(consumer: Consumer): Decompressor {
+function gathered(inner: Decompressor): Decompressor {
+  const pieces = new Gathered((piece) => inner.write(piece));
   return {
-    write: (chunk) => consumer(chunk),
+    write: (chunk) => pieces.write(chunk),
+    async end() {
+      await pieces.end();
+      await inner.end();
+    },
+    destroy: () => inner.destroy(),
+  };
+}
+
+function plain(consumer: Consumer, hash: Sha256 | undefined): Decompressor {
+  return {
+    write(chunk) {
+      const hashing = hash?.addAside(chunk);
+      consumer(chunk);
+      return hashing;
+    },
     end: async () => undefined,
     destroy: () => undefined,
   };

@@ -96,7 +96,7 @@ async function fetch(
       over.signal.throwIfAborted();
       behind?.arrived();
     });
-    check.verify();
+    await check.verify();
     if (!unpacked) return undefined;
     link.report({ type: 'extracting', bytes: check.bytes });
     await unpacked;
@@ -117,20 +117,22 @@ async function download(
   arrived: () => void,
 ): Promise<BlobCheck> {
   const check = new BlobCheck(input);
-  const add = (chunk: Buffer): void => {
-    check.add(chunk);
+  const add = (chunk: Buffer): void | Promise<void> => {
+    const added = check.add(chunk);
     bufferDied(chunk.length);
     link.progress({ type: 'downloading', bytes: check.bytes });
+    return added;
   };
   for (const chunk of file.replay()) {
     link.signal.throwIfAborted();
-    add(chunk);
+    await add(chunk);
   }
-  const take = (chunk: Buffer): void => {
+  const take = (chunk: Buffer): void | Promise<void> => {
     file.append(chunk);
     if (!file.isKept) notKept(input);
-    add(chunk);
+    const added = add(chunk);
     arrived();
+    return added;
   };
   await new BlobDownload(input, link, { take, position: () => check.bytes }, file).run();
   link.report({ type: 'downloading', bytes: check.bytes });

@@ -43,12 +43,11 @@ export type FetchLayerReport =
  */
 export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutput> {
   const link = new TaskLink<FetchLayerReport>(input.port);
-  const check = new BlobCheck(input);
-  const unpacking = new LayerUnpacking(input, input);
+  const unpacking = new LayerUnpacking(input, input, { isGathered: true });
+  const check = new BlobCheck(input, (piece) => unpacking.write(piece));
   const write = (chunk: Buffer): void | Promise<void> => {
-    check.add(chunk);
     bufferDied(chunk.length);
-    return unpacking.write(chunk);
+    return check.add(chunk);
   };
   // The layer can do without.
   const partial = input.partial && (await PartialFile.open(input.partial, input).catch(() => undefined));
@@ -67,7 +66,7 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
     await new BlobDownload(input, link, { take, position: () => check.bytes }, partial).run();
     link.report({ type: 'downloading', bytes: check.bytes });
     link.report({ type: 'verifying' });
-    check.verify();
+    await check.verify();
     link.report({ type: 'extracting', bytes: check.bytes });
     return await unpacking.finish();
   } catch (error) {

@@ -1,8 +1,9 @@
 /**
- * Inflates a gzip stream piece by piece in another thread, while this one extracts the piece before. Four buffers are
- * used again and again: two are filled with input and inflated by turns, and two with output.
+ * Inflates a gzip stream piece by piece in another thread, while this one extracts the piece before, and a third one
+ * hashes it. Two buffers for the output are used by turns.
  */
 import type { Inflater } from '../sys/ffi/inflater.js';
+import type { Sha256 } from '../sys/ffi/sha256.js';
 
 /** Large buffers make few trips between the thread that inflates and the one that extracts. */
 const BUFFER_BYTES = 256 << 10;
@@ -11,13 +12,13 @@ export class Gunzip {
   readonly #inflater: Inflater;
   readonly #consumer: (chunk: Buffer) => void;
   readonly #failed: (error: unknown) => Error;
-  #filling = Buffer.allocUnsafeSlow(BUFFER_BYTES);
-  #other = Buffer.allocUnsafeSlow(BUFFER_BYTES);
-  #gathered = 0;
+  readonly #hash: Sha256 | undefined;
   #output = Buffer.allocUnsafeSlow(BUFFER_BYTES);
   #otherOutput = Buffer.allocUnsafeSlow(BUFFER_BYTES);
   /** The piece that is to be extracted, in `#otherOutput`. */
   #ready: Buffer | undefined;
+  /** Settled when the piece that was extracted last is hashed. Never rejects. */
+  #hashing: Promise<void> | undefined;
   /** Settled when the input that was passed on is inflated. Never rejects. */
   #running: Promise<void> | undefined;
   #failure: Error | undefined;
@@ -29,28 +30,36 @@ export class Gunzip {
   /**
    * @param inflater is freed at the end.
    * @param failed makes the error for damaged data, and for what the consumer throws.
+   * @param hash gets the plain bytes, while the consumer has them.
    */
-  constructor(consumer: (chunk: Buffer) => void, inflater: Inflater, failed: (error: unknown) => Error) {
+  constructor(
+    consumer: (chunk: Buffer) => void,
+    inflater: Inflater,
+    failed: (error: unknown) => Error,
+    hash: Sha256 | undefined,
+  ) {
     this.#consumer = consumer;
     this.#inflater = inflater;
     this.#failed = failed;
+    this.#hash = hash;
   }
 
-  write(chunk: Buffer): void | Promise<void> {
+  /** Resolves when the chunk is inflated; not to be called before that of the chunk before. */
+  async write(chunk: Buffer): Promise<void> {
     this.#check();
-    for (let at = this.#gather(chunk); this.#gathered === BUFFER_BYTES; at += this.#gather(chunk.subarray(at))) {
-      const rest = chunk.subarray(at);
-      if (this.#running) return this.#running.then(() => this.write(rest));
-      this.#pass();
-    }
+    this.#running = this.#inflate(chunk)
+      .catch((error: unknown) => {
+        this.#failure ??= this.#failed(error);
+      })
+      .finally(() => (this.#running = undefined));
+    await this.#running;
+    this.#check();
   }
 
   async end(): Promise<void> {
-    await this.#running;
     this.#check();
-    this.#pass();
-    await this.#running;
     this.#extract();
+    await this.#hashing;
     this.#check();
     this.destroy();
     if (!this.#isAtEnd) throw this.#failed(new Error('unexpected end of file'));
@@ -66,24 +75,6 @@ export class Gunzip {
     if (this.#failure) throw this.#failure;
   }
 
-  /** Copies what there is room for, and returns how many bytes that are. */
-  #gather(chunk: Buffer): number {
-    const count = chunk.copy(this.#filling, this.#gathered);
-    this.#gathered += count;
-    return count;
-  }
-
-  #pass(): void {
-    const input = this.#filling.subarray(0, this.#gathered);
-    this.#gathered = 0;
-    [this.#filling, this.#other] = [this.#other, this.#filling];
-    this.#running = this.#inflate(input)
-      .catch((error: unknown) => {
-        this.#failure ??= this.#failed(error);
-      })
-      .finally(() => (this.#running = undefined));
-  }
-
   async #inflate(input: Buffer): Promise<void> {
     let at = 0;
     let isFull = false;
@@ -93,6 +84,8 @@ export class Gunzip {
       const step = this.#inflater.step(input.subarray(at), output);
       this.#extract();
       const { readBytes, writtenBytes, isEnd } = await step;
+      // Its piece is overwritten by the next step.
+      await this.#hashing;
       at += readBytes;
       isFull = writtenBytes === output.length && !isEnd;
       this.#isAtEnd = isEnd;
@@ -115,6 +108,7 @@ export class Gunzip {
     const piece = this.#ready;
     this.#ready = undefined;
     if (!piece || piece.length === 0 || this.#failure || this.#isDestroyed) return;
+    this.#hashing = this.#hash?.addAside(piece);
     try {
       this.#consumer(piece);
     } catch (error) {

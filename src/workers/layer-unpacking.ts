@@ -1,12 +1,12 @@
 /** The way of a blob's bytes into the directory of a layer: the inflater, the hash of the tar, and the extractor. */
-import { createHash, type Hash } from 'node:crypto';
 import type { EngineError } from '../errors/engine-error.js';
 import type { IdMaps } from '../ports/id-maps.js';
 import type { Digest } from '../ports/storage.js';
 import { isFaultOfContent } from '../registry/partial-blobs.js';
 import { type ExtractResult, LayerExtractor } from '../storage/tar/layer-extractor.js';
+import { sha256 } from '../sys/ffi/sha256.js';
 import { damaged } from './blob-check.js';
-import { createDecompressor, type Decompressor } from './decompress.js';
+import { createDecompressor, type Decompressor, type DecompressorOptions } from './decompress.js';
 
 /** Where a layer is unpacked. */
 export interface LayerPlace {
@@ -25,7 +25,7 @@ export interface LayerNames {
 
 export class LayerUnpacking {
   readonly #names: LayerNames;
-  readonly #tarHash: Hash = createHash('sha256');
+  readonly #tarHash = sha256();
   readonly #extractor: LayerExtractor;
   readonly #decompressor: Decompressor;
   /**
@@ -34,10 +34,18 @@ export class LayerUnpacking {
    */
   #failure: EngineError | undefined;
 
-  constructor(names: LayerNames, { diffDir, tarSplitPath, idMaps, maxTarBytes }: LayerPlace) {
+  constructor(
+    names: LayerNames,
+    { diffDir, tarSplitPath, idMaps, maxTarBytes }: LayerPlace,
+    { isGathered = false }: Pick<DecompressorOptions, 'isGathered'> = {},
+  ) {
     this.#names = names;
     this.#extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes, idMaps });
-    this.#decompressor = createDecompressor((chunk) => this.#extract(chunk), { hasDigest: true });
+    this.#decompressor = createDecompressor((chunk) => this.#extractor.write(chunk), {
+      hasDigest: true,
+      hash: this.#tarHash,
+      isGathered,
+    });
   }
 
   /** Takes the next bytes of the blob, which may be reused when it returns or its promise resolves. */
@@ -55,7 +63,7 @@ export class LayerUnpacking {
     const { digest, diffId } = this.#names;
     if (this.#failure) throw this.#failure;
     await this.#decompressor.end();
-    if (this.#tarHash.digest('hex') !== diffId.slice(7))
+    if (this.#tarHash.digest() !== diffId.slice(7))
       throw damaged(`layer ${digest} does not have the diff ID ${diffId} of its image configuration`, this.#names);
     return this.#extractor.finish();
   }
@@ -69,10 +77,5 @@ export class LayerUnpacking {
   #note(error: unknown): void {
     if (!isFaultOfContent(error)) throw error;
     this.#failure = error;
-  }
-
-  #extract(chunk: Buffer): void {
-    this.#tarHash.update(chunk);
-    this.#extractor.write(chunk);
   }
 }

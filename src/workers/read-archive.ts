@@ -18,6 +18,7 @@ import { cleanName } from '../storage/tar/entry-name.js';
 import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader } from '../storage/tar/header.js';
 import { LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { TarReader, type EntrySink } from '../storage/tar/tar-reader.js';
+import { sha256 } from '../sys/ffi/sha256.js';
 import { createDecompressor, decompressed, type Decompressor, isCompressed } from './decompress.js';
 import { failure, type Outcome } from './outcome.js';
 import { receivePieces } from './receive-pieces.js';
@@ -230,7 +231,7 @@ class ContentsReader {
 
 /** Unpacks one layer; its failures wait for somebody who wants the layer. */
 class LayerSink {
-  readonly #tarHash = createHash('sha256');
+  readonly #tarHash = sha256();
   readonly #extractor: LayerExtractor;
   readonly #decompressor: Decompressor;
   #bytes = 0;
@@ -250,10 +251,7 @@ class LayerSink {
     const { diffDir, tarSplitPath, idMaps, blobPath } = place;
     if (blobPath !== undefined) this.#blob = new BlobCopy(blobPath);
     this.#extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes, idMaps });
-    this.#decompressor = createDecompressor((chunk) => {
-      this.#tarHash.update(chunk);
-      this.#extractor.write(chunk);
-    });
+    this.#decompressor = createDecompressor((chunk) => this.#extractor.write(chunk), { hash: this.#tarHash });
   }
 
   async data(chunk: Buffer): Promise<void> {
@@ -279,7 +277,7 @@ class LayerSink {
     try {
       if (!result) {
         await this.#decompressor.end();
-        const diffId = digestOf(this.#tarHash);
+        const diffId: Digest = `sha256:${this.#tarHash.digest()}`;
         blobDigest ??= diffId;
         const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = this.#extractor.finish();
         const value: LayerContent = { diffId, sizeBytes, implicitDirs, danglingLinks, whiteouts };
