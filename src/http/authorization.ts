@@ -12,7 +12,7 @@ import type { ReplyHead } from './response-head.js';
  */
 const MAX_SHOWN_BODY_BYTES = 4 * 1024 * 1024;
 
-/** Limit for all bodies that are held at one time, so that a plugin that hangs does not fill the memory. */
+/** Limit for all bodies that plugins are being asked about, so that one that hangs does not fill the memory. */
 const MAX_HELD_BYTES = 256 * 1024 * 1024;
 
 let heldBytes = 0;
@@ -28,18 +28,18 @@ export async function withShownBody(
   ask: (bytes: Buffer) => Promise<void>,
 ): Promise<void> {
   if (sizeBytes > MAX_SHOWN_BODY_BYTES) throw tooLarge();
-  const bookedBytes = sizeBytes < 0 ? MAX_SHOWN_BODY_BYTES : sizeBytes;
-  if (heldBytes + bookedBytes > MAX_HELD_BYTES) throw unavailable('too many requests wait for authorization plugins');
-  heldBytes += bookedBytes;
+  let size = 0;
+  const bytes = await body.collect((piece) => {
+    size += piece.length;
+    if (size > MAX_SHOWN_BODY_BYTES) throw tooLarge();
+  });
+  // Earlier it may be no more than a promise of the client, and such promises must not have others refused.
+  if (heldBytes + size > MAX_HELD_BYTES) throw unavailable('too many requests wait for authorization plugins');
+  heldBytes += size;
   try {
-    let size = 0;
-    const bytes = await body.collect((piece) => {
-      size += piece.length;
-      if (size > MAX_SHOWN_BODY_BYTES) throw tooLarge();
-    });
     await ask(bytes);
   } finally {
-    heldBytes -= bookedBytes;
+    heldBytes -= size;
   }
 }
 

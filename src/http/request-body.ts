@@ -9,10 +9,46 @@ export interface BodySource {
   resume(): void;
 }
 
-/** Limit for all bodies that are being collected, so that many clients with large ones do not fill the memory. */
+/**
+ * Limit for all bodies that are being collected, so that many clients with large ones do not fill the memory. Nothing
+ * else bounds the time that a client takes for its body, so beyond the limit those of which nothing has come for the
+ * longest time are given up: clients that stall must not have all others refused.
+ */
 const MAX_COLLECTING_BYTES = 256 * 1024 * 1024;
 
 let collectingBytes = 0;
+
+/** A body of which some bytes have been collected. */
+interface Collection {
+  bytes: number;
+  /** Gives it up, which makes its bytes free. */
+  readonly giveUp: () => void;
+}
+
+/** They are in the order of their latest pieces. */
+const collections = new Set<Collection>();
+
+function makeRoom(bytes: number): void {
+  for (const collection of collections) {
+    if (collectingBytes + bytes <= MAX_COLLECTING_BYTES) return;
+    collection.giveUp();
+  }
+}
+
+/** Counts a piece of a body, which makes it the latest. */
+function count(collection: Collection, bytes: number): void {
+  collections.delete(collection);
+  makeRoom(bytes);
+  collections.add(collection);
+  collection.bytes += bytes;
+  collectingBytes += bytes;
+}
+
+function endCollection(collection: Collection): void {
+  collections.delete(collection);
+  collectingBytes -= collection.bytes;
+  collection.bytes = 0;
+}
 
 export class RequestBody implements PieceSource {
   readonly #source: BodySource;
@@ -68,21 +104,25 @@ export class RequestBody implements PieceSource {
   /**
    * Returns the whole body. @param inspect sees each piece before it is kept, and throws when the body exceeds its
    * bounds.
-   * @throws EngineError as `inspect` throws; cancelled when the client went away; unavailable (code OVERLOADED) when
-   * too much is being collected for others.
+   * @throws EngineError as `inspect` throws; cancelled when the client went away; unavailable (code OVERLOADED) when it
+   * stalls while others need the memory.
    */
   async collect(inspect: (piece: Uint8Array) => void): Promise<Buffer<ArrayBuffer>> {
     // Undefined once the body is refused: what still comes is read and forgotten.
     let chunks: Buffer[] | undefined = [];
-    let booked = 0;
+    const collection = {
+      bytes: 0,
+      giveUp: () => {
+        chunks = undefined;
+        endCollection(collection);
+        this.fail(unavailable('too many request bodies are being received', { code: 'OVERLOADED' }));
+      },
+    };
     try {
       return await new Promise((resolve, reject) => {
         const keep = (chunk: Uint8Array): void => {
           inspect(chunk);
-          if (collectingBytes + chunk.length > MAX_COLLECTING_BYTES)
-            throw unavailable('too many request bodies are being received', { code: 'OVERLOADED' });
-          collectingBytes += chunk.length;
-          booked += chunk.length;
+          count(collection, chunk.length);
           chunks?.push(Buffer.from(chunk));
         };
         this.read(
@@ -99,7 +139,7 @@ export class RequestBody implements PieceSource {
         );
       });
     } finally {
-      collectingBytes -= booked;
+      endCollection(collection);
     }
   }
 

@@ -221,6 +221,23 @@ test('a body that is too large to be shown is refused before a plugin is asked',
   assert.deepEqual(questions, []);
 });
 
+test('clients that only promise large bodies have nobody else refused', async () => {
+  await plugin.set({});
+  const head = 'POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n';
+  const promised = await Promise.all(
+    Array.from({ length: 70 }, async (_, i) => {
+      const connection = await RawConnection.open(engine.socketPath);
+      connection.write(`${head}${i % 2 === 0 ? `Content-Length: ${4 * MIB}` : 'Transfer-Encoding: chunked'}\r\n\r\n`);
+      return connection;
+    }),
+  );
+  // The daemon has seen their heads once it answers a later one.
+  assert.equal((await call(engine.socketPath, 'GET', '/_ping')).status, 200);
+  const reply = await create({ Image: image });
+  assert.equal(reply.status, 201, reply.text);
+  for (const connection of promised) connection.close();
+});
+
 test('an archive is not shown, its request is', async () => {
   await plugin.set({});
   const archive = Buffer.alloc(10 * MIB);
