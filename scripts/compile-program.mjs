@@ -4,11 +4,10 @@
  * it is made as the daemon runs: with what src/main.ts resets.
  *
  * V8 compiles a function when it runs for the first time. So a thread runs some tasks, and with a directory for its
- * files a daemon starts, answers some requests and ends; then the code of all that is kept. scripts/bundle.mjs keeps it
- * apart from the machine.
+ * files a daemon starts, does some things (scripts/rehearsal.mjs) and ends; then the code of all that is kept.
+ * scripts/bundle.mjs keeps it apart from the machine.
  */
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { request } from 'node:http';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,9 +18,8 @@ import { MessageChannel, Worker } from 'node:worker_threads';
 import { compileProgram } from '../dist/src/held-program.js';
 import { LOAD_SCRIPT } from '../dist/src/workers/thread-script.js';
 import { DebugSignal } from '../dist/src/sys/process/debug-signal.js';
+import { ask, rehearseSteps } from './rehearsal.mjs';
 
-/** Clients ask these first. */
-const PATHS = ['/_ping', '/version', '/info', '/containers/json?all=1', '/images/json', '/networks', '/volumes'];
 const POLL_MS = 20;
 
 setFlagsFromString('--max-semi-space-size=0');
@@ -83,16 +81,8 @@ async function rehearse(directory) {
   ];
   const argv = places.map(([flag, value]) => `--${flag}=${value}`);
   void program.runCommandLine(argv, DebugSignal.hold());
-  while (!(await answers(at('engine.sock'), PATHS[0]))) await sleep(POLL_MS);
-  for (const path of PATHS) await answers(at('engine.sock'), path);
+  const socketPath = at('engine.sock');
+  while ((await ask({ socketPath, path: '/_ping' })) === '') await sleep(POLL_MS);
+  await rehearseSteps(socketPath);
   process.kill(process.pid, 'SIGTERM');
-}
-
-/** True when there was a reply, whatever it says. */
-function answers(socketPath, path) {
-  return new Promise((resolve) => {
-    request({ socketPath, path }, (reply) => reply.resume().on('close', () => resolve(true)))
-      .on('error', () => resolve(false))
-      .end();
-  });
 }
