@@ -1,6 +1,6 @@
 /** Attaches containers to networks: addresses, links, names and published ports together. */
 import { randomBytes } from 'node:crypto';
-import { conflict, type EngineError, internal, invalid } from '../errors/engine-error.js';
+import { conflict, type EngineError, internal, invalid, isEngineError } from '../errors/engine-error.js';
 import type {
   AttachRequest,
   AttachResult,
@@ -146,7 +146,7 @@ export class Endpoints {
           this.options.log.error({ err: failure, container: containerId }, 'undoing a network endpoint');
         }
       }
-      throw error;
+      throw withNetwork(error, summary);
     }
   }
 
@@ -380,4 +380,10 @@ export function hostLink(endpointId: string): string {
 function macFor(address: string): string {
   const bytes = address === '' ? randomBytes(4) : Buffer.from(address.split('.').map(Number));
   return `02:42:${bytes.toString('hex').replaceAll(/(..)(?=.)/g, '$1:')}`;
+}
+
+/** The error of a subnet without a free address names the network, as the known engine's. */
+function withNetwork(error: unknown, { name, id }: NetworkSummary): unknown {
+  if (!isEngineError(error) || error.code !== 'NO_ADDRESS') return error;
+  return internal(`${error.message.slice(0, error.message.indexOf(': '))}: ${name} (${id})`, { code: error.code });
 }

@@ -27,6 +27,8 @@ const FILTERS = [
   ['status=exited', 'third'],
   ['exited=4', 'third'],
   ['exited=0', ''],
+  ['exited=-9223372036854775808', ''],
+  ['exited=9223372036854775807', ''],
   ['before=second', 'first'],
   ['since=second', 'third'],
   ['ancestor=nothing', ''],
@@ -48,6 +50,9 @@ async function refusesWrongFilters(): Promise<void> {
     '{"nope":["1"]}',
     '{"status":["gone"]}',
     '{"exited":["x"]}',
+    '{"exited":["9223372036854775808"]}',
+    '{"exited":["-9223372036854775809"]}',
+    '{"exited":["4"],"status":{"exited":true}}',
     '{"is-task":["maybe"]}',
     'nonsense',
   ]) {

@@ -107,10 +107,18 @@ test('every filter of the list', async () => {
     [{ scope: ['swarm'] }, []],
     [{ dangling: ['true'] }, own],
     [{ dangling: ['false'] }, predefined],
+    [{ dangling: [] }, [...own, ...predefined].toSorted()],
+    [{ dangling: {}, name: null }, [...own, ...predefined].toSorted()],
     [{ name: ['p'], driver: ['null'] }, ['plum']],
   ];
   for (const [filters, names] of cases) assert.deepEqual(await listed(filters), names, JSON.stringify(filters));
-  for (const filters of [{ type: ['other'] }, { dangling: ['maybe'] }, { colour: ['red'] }]) {
+  for (const filters of [
+    { type: ['other'] },
+    { dangling: ['maybe'] },
+    { dangling: ['true', '1'] },
+    { colour: ['red'] },
+    { name: ['p'], scope: { local: true } },
+  ]) {
     assert.equal(
       (await call(engine.socketPath, 'GET', `/networks?filters=${encodeURIComponent(JSON.stringify(filters))}`)).status,
       400,
@@ -122,6 +130,18 @@ test('every filter of the list', async () => {
     NetworksDeleted: null,
   });
   for (const name of own) await engineOk(engine, ['network', 'rm', name]);
+});
+
+test('a network without a free address is told by its name', async () => {
+  const tiny = await engineOk(engine, ['network', 'create', '--subnet', '10.213.77.0/30', 'tiny']);
+  await engineOk(engine, ['run', '-d', '--name', 'one', '--network', 'tiny', image, 'sleep', '600']);
+  await engineOk(engine, ['create', '--name', 'two', '--network', 'tiny', image, 'true']);
+  const { status, text } = await call(engine.socketPath, 'POST', '/containers/two/start');
+  const why = `no available IPv4 addresses on this network's address pools: tiny (${tiny})`;
+  assert.equal(status, 500);
+  assert.equal((JSON.parse(text) as { message: string }).message, `failed to set up container networking: ${why}`);
+  await engineOk(engine, ['rm', '-f', 'one', 'two']);
+  await engineOk(engine, ['network', 'rm', 'tiny']);
 });
 
 test('containers in the list for clients before 1.28; a MAC address is shown before there is one', async () => {

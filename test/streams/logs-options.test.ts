@@ -3,7 +3,7 @@
  * too).
  */
 import assert from 'node:assert/strict';
-import { readdir } from 'node:fs/promises';
+import { mkdir, readdir, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
@@ -232,6 +232,12 @@ test('bad times are refused, odd numbers of lines are all', async () => {
     assert.equal(await logs('odd', `stdout=1&${query}`), 'one\ntwo\n', query);
   assert.equal(await logs('odd', 'stdout=1&tail=1'), 'two\n');
   assert.equal(await logs('odd', 'stdout=1&tail=0'), '');
+  // Nobody reads a directory as a log.
+  const path = await engineOk(engine, ['inspect', '--format', '{{.LogPath}}', 'odd']);
+  await rm(path);
+  await mkdir(path);
+  assert.equal((await call(engine.socketPath, 'GET', '/containers/odd/logs?stdout=1')).status, 500);
+  await rmdir(path);
   await engineOk(engine, ['rm', 'odd']);
 });
 

@@ -24,6 +24,7 @@ const KNOWN = [
   'expose',
 ];
 const STATUSES = ['created', 'running', 'paused', 'restarting', 'removing', 'exited', 'dead'];
+const MAX_INT64 = (1n << 63n) - 1n;
 const HEALTHS = ['none', 'starting', 'healthy', 'unhealthy'];
 
 export interface FilterContext {
@@ -50,11 +51,7 @@ export function selectContainers(
   for (const status of statuses) if (!STATUSES.includes(status)) throw badState('status', 'state', status, STATUSES);
   for (const health of filters.get('health'))
     if (!HEALTHS.includes(health)) throw badState('health', 'health', health, HEALTHS);
-  const exited = filters.get('exited').map((code) => {
-    if (!/^[+-]?\d+$/.test(code))
-      throw invalid(`invalid filter 'exited=${code}': strconv.Atoi: parsing ${JSON.stringify(code)}: invalid syntax`);
-    return Number(code);
-  });
+  const exited = filters.get('exited').map(parseExitCode);
   // Only a state that is asked for by name shows containers that do not run, as in the known engine: `exited`, `before`
   // and `since` select among those that are shown anyway.
   const all = query.all || limit > 0 || statuses.length > 0;
@@ -87,6 +84,18 @@ export function selectContainers(
     return matchesPorts(publish, expose, record);
   });
   return limit > 0 ? selected.slice(0, limit) : selected;
+}
+
+/** Exit codes are integers of 64 bits there, whatever a process can end with. */
+function parseExitCode(code: string): number {
+  const refuse = (why: string): EngineError =>
+    invalid(`invalid filter 'exited=${code}': strconv.Atoi: parsing ${JSON.stringify(code)}: ${why}`);
+  if (!/^[+-]?\d+$/.test(code)) throw refuse('invalid syntax');
+  const digits = code.replace(/^[+-]?0*/, '');
+  // A longer number is not taken apart.
+  const isTooLong = digits.length > MAX_INT64.toString().length;
+  if (isTooLong || BigInt(digits) > MAX_INT64 + (code.startsWith('-') ? 1n : 0n)) throw refuse('value out of range');
+  return Number(code);
 }
 
 /**

@@ -94,19 +94,24 @@ export function parseFilters(text: string | undefined): Filters {
   }
   if (parsed === null) return new Filters(new Map());
   if (typeof parsed !== 'object' || Array.isArray(parsed)) throw invalid('invalid filter', { code: 'INVALID_FILTER' });
-  const values = new Map<string, readonly string[]>();
-  for (const [key, value] of Object.entries(parsed as Record<string, unknown>)) {
-    if (Array.isArray(value) && value.every((item) => typeof item === 'string')) values.set(key, value);
-    else if (
-      typeof value === 'object' &&
-      value !== null &&
-      !Array.isArray(value) &&
-      Object.values(value).every((flag) => typeof flag === 'boolean')
-    ) {
-      values.set(key, Object.keys(value));
-    } else throw invalid('invalid filter', { code: 'INVALID_FILTER' });
-  }
-  return new Filters(values);
+  const entries = Object.entries(parsed as Record<string, unknown>);
+  // All keys have one form, because the known engine decodes the whole as the one or the other. Go takes null for both.
+  const isListed = entries.some(([, value]) => Array.isArray(value));
+  return new Filters(new Map(entries.map(([key, value]) => [key, isListed ? listed(value) : marked(value)])));
+}
+
+function listed(value: unknown): readonly string[] {
+  if (value === null) return [];
+  if (!Array.isArray(value) || !value.every((item) => typeof item === 'string' || item === null))
+    throw invalid('invalid filter', { code: 'INVALID_FILTER' });
+  return value.map((item: string | null) => item ?? '');
+}
+
+function marked(value: unknown): readonly string[] {
+  if (value === null) return [];
+  if (typeof value !== 'object' || !Object.values(value).every((mark) => typeof mark === 'boolean' || mark === null))
+    throw invalid('invalid filter', { code: 'INVALID_FILTER' });
+  return Object.keys(value);
 }
 
 /** Returns undefined for a text that is no pattern: then only an equal text can match, as in the known engine. */

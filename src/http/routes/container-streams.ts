@@ -194,8 +194,23 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
     tail: tail !== undefined && /^\d+$/.test(tail) ? Number(tail) : undefined,
     multiplexed: !record.config.Tty,
   };
-  const pieces = readLog(deps, record, deps.ios.get(record.id), options);
+  const log = readLog(deps, record, deps.ios.get(record.id), options);
+  const pieces = options.follow ? log : await begun(log);
   await pump(pieces, x.stream(200, { 'Content-Type': streamType(x, record.config.Tty) }), { onSent: givePiece });
+}
+
+/** Reads the first piece before the reply begins, so that a log that cannot be read is an error for the client. */
+async function begun(pieces: AsyncIterableIterator<Buffer>): Promise<AsyncIterable<Buffer>> {
+  const first = await pieces.next();
+  return (async function* () {
+    try {
+      if (first.done === true) return;
+      yield first.value;
+      yield* pieces;
+    } finally {
+      await pieces.return?.();
+    }
+  })();
 }
 
 function readLog(

@@ -5,7 +5,7 @@ import { conflict, forbidden, invalid, isEngineError, notFound } from '../../err
 import type { WantedNetwork, NetworkSummary } from '../../ports/network.js';
 import { decodeEndpoint } from '../api/container-create.js';
 import { anything, boolean, dictionary, ignored, list, nullable, object, optional, string } from '../api/decode.js';
-import { parseFilters } from '../api/filters.js';
+import { type Filters, parseFilters } from '../api/filters.js';
 import { networkView } from '../api/network-view.js';
 import { untilOf } from '../api/until.js';
 import type { Exchange } from '../exchange.js';
@@ -127,6 +127,19 @@ export function networkRoutes(deps: NetworkRouteDeps): Route[] {
   ];
 }
 
+/** Unlike other lists, that of networks takes this filter without a value, and refuses two that mean the same. */
+function danglingOf(filters: Filters): boolean | undefined {
+  const [value, other] = new Set(filters.get('dangling'));
+  if (value === undefined) return undefined;
+  if (other !== undefined)
+    throw invalid('got more than one value for filter key "dangling"', { code: 'INVALID_FILTER' });
+  if (['1', 'true'].includes(value)) return true;
+  if (['0', 'false'].includes(value)) return false;
+  throw invalid(`invalid value for filter 'dangling', must be "true" (or "1"), or "false" (or "0")`, {
+    code: 'INVALID_FILTER',
+  });
+}
+
 function listNetworks(x: Exchange, { networks, containers }: NetworkRouteDeps): void {
   const filters = parseFilters(x.query.text('filters')).allow([
     'dangling',
@@ -140,7 +153,7 @@ function listNetworks(x: Exchange, { networks, containers }: NetworkRouteDeps): 
   for (const type of filters.get('type'))
     if (type !== 'builtin' && type !== 'custom')
       throw invalid(`invalid filter: 'type'='${type}'`, { code: 'INVALID_FILTER' });
-  const dangling = filters.flag('dangling');
+  const dangling = danglingOf(filters);
   const selected = networks
     .list()
     .filter(
