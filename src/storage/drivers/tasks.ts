@@ -1,7 +1,6 @@
 /** Worker tasks of storage drivers. A module is loaded by the thread that first needs it. */
 export const DRIVER_TASKS = {
   'btrfs-enable-quota': async () => (await import('./btrfs/tasks.js')).enableQuota,
-  'btrfs-free-deleted': async () => (await import('./btrfs/tasks.js')).freeDeleted,
   'btrfs-make-container': async () => (await import('./btrfs/tasks.js')).makeContainer,
   'btrfs-begin-layer': async () => (await import('./btrfs/tasks.js')).beginLayer,
   'btrfs-make-tree': async () => (await import('./btrfs/tasks.js')).makeTree,

@@ -3,6 +3,7 @@
  * promise.
  */
 import { closeSync, constants, openSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { libc, syscallError } from '../ffi/libc.js';
 
 const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>(
@@ -121,5 +122,15 @@ export function withDirectory<T>(path: string | Buffer, use: (fd: number) => T):
     return use(fd);
   } finally {
     closeSync(fd);
+  }
+}
+
+/** As `withDirectory`, on threads of libuv's pool. */
+export async function withDirectoryLater<T>(path: string, use: (fd: number) => Promise<T>): Promise<T> {
+  const directory = await open(path, OPEN_DIRECTORY);
+  try {
+    return await use(directory.fd);
+  } finally {
+    await directory.close();
   }
 }

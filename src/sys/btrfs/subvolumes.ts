@@ -2,10 +2,9 @@
  * Makes, seals and deletes subvolumes of btrfs. For worker threads, but for what returns a promise. Paths are as in
  * Node's fs.
  */
-import { constants, lstatSync, statfsSync } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { lstatSync, statfsSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { control, controlLater, searchTree, withDirectory } from './ioctl.js';
+import { control, controlLater, searchTree, withDirectory, withDirectoryLater } from './ioctl.js';
 
 // linux/magic.h
 const BTRFS_SUPER_MAGIC = 0x9123683e;
@@ -59,18 +58,9 @@ export function makeSnapshot(source: string, path: string): void {
 
 /** Does the same for the main thread, which does not wait for it. */
 export async function takeSnapshot(source: string, path: string): Promise<void> {
-  const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-  const from = await open(source, flags);
-  try {
-    const directory = await open(dirname(path), flags);
-    try {
-      await controlLater(directory.fd, SNAP_CREATE_V2, snapshotOrder(from.fd, path));
-    } finally {
-      await directory.close();
-    }
-  } finally {
-    await from.close();
-  }
+  await withDirectoryLater(source, (sourceFd) =>
+    withDirectoryLater(dirname(path), (fd) => controlLater(fd, SNAP_CREATE_V2, snapshotOrder(sourceFd, path))),
+  );
 }
 
 function snapshotOrder(sourceFd: number, path: string): Buffer {
@@ -118,6 +108,31 @@ export function deleteSubvolume(path: string | Buffer): boolean {
   return true;
 }
 
+/**
+ * Deletes subvolumes with these names in a directory, for the main thread, which does not wait for it. Returns whether
+ * there were any. @throws EngineError code ENOTEMPTY when others are nested in one, EINVAL for what is none.
+ */
+export function deleteSubvolumesLater(directory: string, names: readonly string[]): Promise<boolean> {
+  return withDirectoryLater(directory, async (fd) => {
+    let isAny = false;
+    for (const name of names) isAny = (await destroyedLater(fd, name)) || isAny;
+    return isAny;
+  });
+}
+
+/** Returns false when there is nothing of this name. */
+async function destroyedLater(fd: number, name: string): Promise<boolean> {
+  const argument = Buffer.alloc(ARGUMENT_BYTES);
+  argument.write(name, NAME_AT_V2);
+  try {
+    await controlLater(fd, SNAP_DESTROY_V2, argument);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
+    throw error;
+  }
+}
+
 /** Returns false for one that others are nested in. */
 function destroyed(fd: number, id: bigint): boolean {
   const argument = Buffer.alloc(ARGUMENT_BYTES);
@@ -145,6 +160,11 @@ function nestedIn(fd: number, id: bigint): bigint[] {
  */
 export function cleanSoon(path: string): void {
   withDirectory(path, (fd) => control(fd, 'START_SYNC', START_SYNC, Buffer.alloc(8)));
+}
+
+/** Does the same for the main thread, which does not wait for it. */
+export function cleanLater(path: string): Promise<void> {
+  return withDirectoryLater(path, (fd) => controlLater(fd, START_SYNC, Buffer.alloc(8)));
 }
 
 /** Writes everything to the disk, after which the kernel goes on with the subvolumes that were deleted. */

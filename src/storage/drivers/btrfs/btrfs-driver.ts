@@ -16,11 +16,19 @@ import { dirname, join } from 'node:path';
 import { invalid, messageOf } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import { ownBytes } from '../../../sys/btrfs/own-bytes.js';
-import { isSubvolume, isSubvolumeRoot, startCleaning, takeSnapshot } from '../../../sys/btrfs/subvolumes.js';
+import {
+  cleanLater,
+  deleteSubvolumesLater,
+  isSubvolume,
+  isSubvolumeRoot,
+  startCleaning,
+  takeSnapshot,
+} from '../../../sys/btrfs/subvolumes.js';
 import { bindReadOnly } from '../../../sys/mount/mount.js';
 import type { WorkerPool } from '../../../workers/pool.js';
 import { KeyedLock } from '../../keyed-lock.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
+import { removeFew } from '../../remove-few.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../driver.js';
 import { type Origin, originOf, TREE } from '../whole-tree.js';
 import { LIMIT, OWN, START, startFor } from './places.js';
@@ -28,9 +36,12 @@ import { checkFileSystem, statusOf } from './probe.js';
 import { leastSize, MIN_SPACE_OPTION, sizeFor } from './sizes.js';
 
 const SUBVOLUMES = [TREE, DIFFERENCE];
+const REMOVED = [...SUBVOLUMES, START];
 /** So many snapshots for containers are made at a time, the first ones of them on libuv's threads. */
 const LANES = 4;
 const OWN_LANES = 2;
+/** So many directories cost the main thread as much as the start of a worker. */
+const MAX_ALONE = 64;
 /** The kernel has mostly gone through a deleted subvolume by then. */
 const FREE_AFTER_MS = 2_000;
 
@@ -187,13 +198,27 @@ class BtrfsDriver implements StorageDriver {
 
   async remove(paths: readonly string[]): Promise<void> {
     const { layout, workers } = this.#parts;
-    await workers.run('btrfs-remove', { paths, names: [...SUBVOLUMES, START] });
+    const isGone = paths.length <= MAX_ALONE && (await this.#removeFew(paths));
+    if (!isGone) await workers.run('btrfs-remove', { paths, names: REMOVED });
     // It is no harm when this fails: the kernel does it by itself, later.
     const free = (): void => {
       this.#freeing = undefined;
-      void workers.run('btrfs-free-deleted', { path: layout.root }).catch(() => undefined);
+      void cleanLater(layout.root).catch(() => undefined);
     };
     this.#freeing ??= setTimeout(free, FREE_AFTER_MS).unref();
+  }
+
+  /** Removes directories without a worker, whose start would cost more. Returns false when not all of it goes so. */
+  async #removeFew(paths: readonly string[]): Promise<boolean> {
+    let isAny = false;
+    try {
+      for (const path of paths) isAny = (await deleteSubvolumesLater(path, REMOVED)) || isAny;
+      return await removeFew(paths);
+    } catch {
+      return false;
+    } finally {
+      if (isAny) await cleanLater(this.#parts.layout.root).catch(() => undefined);
+    }
   }
 
   close(): void {

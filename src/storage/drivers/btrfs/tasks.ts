@@ -184,11 +184,6 @@ export function removeDirectories({
   if (isAny && parent !== undefined) cleanSoon(parent);
 }
 
-/** Makes the kernel give back what the subvolumes had that it has gone through meanwhile. */
-export function freeDeleted({ path }: { readonly path: string }): void {
-  cleanSoon(path);
-}
-
 /** Turns the quota groups on. */
 export function enableQuota({ path }: { readonly path: string }): void {
   ensureQuota(path);
