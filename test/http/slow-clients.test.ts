@@ -6,13 +6,31 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
+import { Readable } from 'node:stream';
 import { test } from 'node:test';
+import { internal } from '../../src/errors/engine-error.js';
 import { route } from '../../src/http/route.js';
+import { archiveRoutes, type RoutedArchives } from '../../src/http/routes/archive.js';
 import { call, RawConnection } from '../support/http.js';
 import { MIB, TestFront } from '../support/test-front.js';
 import { waitFor } from '../support/wait.js';
 
+const nothing = (): Promise<never> => Promise.reject(new Error('nobody asks for this'));
+/** A container whose files a thread sends that notices before the daemon that the client has left. */
+const archives: RoutedArchives = {
+  stat: nothing,
+  read: nothing,
+  write: nothing,
+  export: (name) =>
+    Promise.resolve({
+      tar: new Readable({ read: () => undefined }),
+      sendTo: () => Promise.reject(internal(`write ${name}`, { code: name })),
+      ended: Promise.resolve(),
+    }),
+};
+
 const at = new TestFront([
+  ...archiveRoutes(archives),
   route('PUT', '/triple', async (x) => {
     const reply = x.stream(200, { 'Content-Type': 'application/octet-stream' });
     for await (const chunk of x.bodyStream()) {
@@ -142,5 +160,18 @@ test('a stream of large pieces is whole while the request still arrives', { time
     assert.ok(Buffer.concat([chunk, chunk, chunk]).equals(reply.body.subarray(read, read + 3 * length)), `at ${taken}`);
     taken += length;
     read += 3 * length;
+  }
+});
+
+test('an export whose client has left is no failure of the daemon, another error is', async () => {
+  for (const [code, logged] of [
+    ['EPIPE', 0],
+    ['ECONNRESET', 0],
+    ['EIO', 1],
+  ] as const) {
+    at.logged.length = 0;
+    // The reply is cut off.
+    await assert.rejects(call(at.path, 'GET', `/containers/${code}/export`), { code: 'ECONNRESET' }, code);
+    assert.equal(at.logged.length, logged, `${code}: ${at.logged.join()}`);
   }
 });

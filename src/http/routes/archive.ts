@@ -13,7 +13,10 @@ import { route, type Route } from '../route.js';
 /** Errors of a socket whose client has left. */
 const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET']);
 
-export function archiveRoutes(archives: ContainerArchives): Route[] {
+/** Reads and writes files of containers. */
+export type RoutedArchives = Pick<ContainerArchives, 'stat' | 'read' | 'write' | 'export'>;
+
+export function archiveRoutes(archives: RoutedArchives): Route[] {
   return [
     route(
       'HEAD',
