@@ -241,9 +241,14 @@ test('parameters of eth0 in the container as a whole move to its endpoint, for c
 
 test('a MAC address of the container is that of its endpoint, and shown as both', async () => {
   const address = '02:42:0a:d7:01:99';
-  for (const version of ['1.43', '1.51']) {
+  // An address is shown for the container as it was written, and for the endpoint in one way.
+  for (const [version, written] of [
+    ['1.43', address],
+    ['1.43', '0242.0AD7.0199'],
+    ['1.51', '02-42-0a-D7-01-99'],
+  ] as const) {
     const { Warnings } = await create(`/v${version}/containers/create?name=mac`, {
-      MacAddress: address,
+      MacAddress: written,
       HostConfig: { NetworkMode: 'front' },
     });
     assert.equal(Warnings?.length, version === '1.43' ? 0 : 1);
@@ -254,7 +259,7 @@ test('a MAC address of the container is that of its endpoint, and shown as both'
       'GET',
       `/v${version}/containers/mac/json`,
     );
-    assert.deepEqual([Config.MacAddress, NetworkSettings.Networks['front']?.MacAddress], [address, address]);
+    assert.deepEqual([Config.MacAddress, NetworkSettings.Networks['front']?.MacAddress], [written, address]);
     await remove('mac');
   }
   const twice = {
@@ -262,6 +267,10 @@ test('a MAC address of the container is that of its endpoint, and shown as both'
     HostConfig: { NetworkMode: 'front' },
     NetworkingConfig: { EndpointsConfig: { front: { MacAddress: '02:42:0a:d7:01:98' } } },
   };
+  assert.match(
+    (await create('/containers/create', { MacAddress: '02:42-0a:d7:01:99' })).message ?? '',
+    /invalid MAC address 02:42-0a:d7:01:99$/,
+  );
   assert.match(
     (await create('/containers/create', twice)).message ?? '',
     /^the container-wide MAC address must match the endpoint-specific MAC address/,

@@ -9,13 +9,12 @@ import { contains, parseSubnet } from '../../../network/subnet.js';
 import type { NetworkSummary } from '../../../ports/network.js';
 import type { ContainerRecord, EndpointRequest } from '../container.record.js';
 import { checkOneLine } from '../../../runtime/one-line.js';
+import { parseMacAddress } from '../../../text/mac-address.js';
 
 /** A change of one network; `network` is its name. */
 export type NetworkChange =
   | { readonly type: 'connect'; readonly network: string; readonly request: EndpointRequest }
   | { readonly type: 'disconnect'; readonly network: string };
-
-const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 
 /**
  * Checks what a client asks of an endpoint of a container that is connected.
@@ -103,7 +102,7 @@ function invalidSettings(problems: readonly string[]): string {
 }
 
 function checkMacAddress({ MacAddress }: EndpointRequest): void {
-  if (MacAddress && !MAC_ADDRESS.test(MacAddress))
+  if (MacAddress && parseMacAddress(MacAddress) === undefined)
     throw invalid(`invalid MAC address ${MacAddress}`, { code: 'MAC_ADDRESS' });
 }
 

@@ -8,6 +8,7 @@ import type { ContainerDeps } from '../deps.js';
 import { openLinks } from './legacy-links.js';
 import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
 import { Undo } from '../life/undo.js';
+import { parseMacAddress } from '../../../text/mac-address.js';
 import { ownMember } from '../../../text/own-member.js';
 
 type NetworksDeps = Pick<ContainerDeps, 'counted' | 'log' | 'network' | 'records' | 'emit' | 'writeFiles' | 'find'>;
@@ -206,7 +207,7 @@ function attachRequest(
     links: Object.fromEntries((request.Links ?? []).map(parseLink)),
     withoutIpv6: refusesIpv6(record),
     ports,
-    ...optional('macAddress', request.MacAddress || undefined),
+    ...optional('macAddress', parseMacAddress(request.MacAddress ?? '')),
     ...optional('ipv4', request.IPAMConfig?.IPv4Address || undefined),
     ...optional('ipv6', request.IPAMConfig?.IPv6Address || undefined),
     ...optional('gatewayPriority', request.GwPriority),
