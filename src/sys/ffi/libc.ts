@@ -70,11 +70,14 @@ export function cPath(path: string | Buffer): string | Buffer {
 
 const NUL = Buffer.alloc(1);
 
+/** Node has no names for these errors. */
+const UNNAMED = new Map<number, [string, string]>([[109, ['ETOOMANYREFS', 'too many references: cannot splice']]]);
+
 /**
  * The error for a failed system call: kind `internal` (callers that expect an errno wrap it into what it means to
  * them), code the errno's name such as `ENOENT`, details `{ syscall, errno }`.
  */
 export function syscallError(name: string, errno: number): EngineError {
-  const [code, text] = getSystemErrorMap().get(-errno) ?? [`errno ${errno}`, 'unknown error'];
+  const [code, text] = getSystemErrorMap().get(-errno) ?? UNNAMED.get(errno) ?? [`errno ${errno}`, 'unknown error'];
   return internal(`${name}: ${text} (${code})`, { code, details: { syscall: name, errno } });
 }

@@ -1,9 +1,12 @@
 /** One end of a pair of sockets between two processes: messages that stay apart, with descriptors (`socketPair`). */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isEngineError } from '../../errors/engine-error.js';
 import { closeFd, onceReadable, onceWritable } from '../files/fd.js';
 import { receiveDescriptors, sendDescriptors, type DescriptorMessage } from './descriptor-messages.js';
 
 const MESSAGE_BYTES = 64 << 10;
+/** The kernel limits the descriptors that an ordinary user has under way, and does not tell when there are fewer. */
+const RETRY_MS = 5;
 
 export class MessageSocket {
   readonly #fd: number;
@@ -25,8 +28,10 @@ export class MessageSocket {
       try {
         return this.send(text, fds);
       } catch (error) {
-        if (!isEngineError(error) || error.code !== 'EAGAIN') throw error;
-        await new Promise<void>((resolve) => onceWritable(this.#fd, resolve));
+        if (!isEngineError(error)) throw error;
+        if (error.code === 'EAGAIN') await new Promise<void>((resolve) => onceWritable(this.#fd, resolve));
+        else if (error.code === 'ETOOMANYREFS') await sleep(RETRY_MS);
+        else throw error;
       }
     }
   }
