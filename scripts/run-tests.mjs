@@ -51,7 +51,7 @@ const SHARING = [
   ],
   [
     ...['containers/lifecycle', 'containers/container-list', 'containers/container-update', 'containers/legacy-links'],
-    ...['network/network-connect', 'network/networks-api', 'network/parent-networks'],
+    ...['network/network-connect', 'network/networks-api', 'network/parent-networks', 'containers/archive'],
   ],
   ['build/build-version-2', 'build/platforms', 'build/remote-contexts', 'build/run-mounts', 'build/sbom'],
   ['build/buildx', 'build/outputs', 'build/provenance', 'build/kills'],
@@ -70,6 +70,7 @@ const SHARING = [
   // These have no daemon, but load much of its code, which they share.
   [
     ...['http/http-front', 'http/http-streams', 'http/chunked-requests', 'http/absent-parts', 'http/tls-terminator'],
+    'http/slow-clients',
     ...['images/images-pull-tokens', 'images/images-pull-faults', 'images/fetch-layer', 'images/registry-ways'],
     ...['images/images-pull-ahead'],
     ...['security/hostile-neighbours', 'build/dockerfile-problems'],

@@ -86,9 +86,13 @@ function zstdOf(head: readonly number[], blocks: number): Buffer {
   return Buffer.concat([Buffer.from([0x28, 0xb5, 0x2f, 0xfd, ...head]), ...many(blocks, () => block)]);
 }
 
+/** An empty file without the end of the archive. */
+const ENTRY = tarOf(files(1, 'f')).subarray(0, 512);
+
 /** Each archive with what `load` says in the end. */
 const ARCHIVES: Readonly<Record<string, readonly [make: () => Buffer, reply: RegExp]>> = {
-  'more files than an archive may have': [() => tarOf(files(100_001, 'f')), /more than 100000 entries/],
+  // One entry again and again, which is made ten times as fast as so many names.
+  'more files than an archive may have': [() => Buffer.concat(many(100_001, () => ENTRY)), /more than 100000 entries/],
   'many files that no image needs': [() => tarOf(files(20_000, 'f')), /holds no images/],
   'more images than an archive may have': [
     () => manifest(many(20_000, (i) => ({ Config: `c${i}`, RepoTags: [], Layers: [] }))),

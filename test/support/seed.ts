@@ -68,8 +68,20 @@ async function fill(seed: string): Promise<void> {
     const engine = await Engine.start(engined({ args: ['--storage-driver', DEFAULT_STORE] }));
     cleanup.add(() => engine.close());
     await pullSeed(engine);
+    // The first container makes the layer between the image and all of them, which takes each daemon a thread.
+    const { Id } = await callJson<{ Id: string }>(
+      engine.socketPath,
+      'POST',
+      '/containers/create',
+      { json: { Image: SEEDED_IMAGE, Cmd: ['true'] } },
+      201,
+    );
+    await callJson(engine.socketPath, 'DELETE', `/containers/${Id}`);
     await engine.stop();
     copyParts(join(engine.dir, 'data'), seed);
+    // Each daemon would sync the whole file system for the marks of layers that may not be on the disk yet.
+    execFileSync('sync', ['--file-system', seed]);
+    for (const part of ['unsynced', 'trash']) removeTree(join(seed, DEFAULT_STORE, part));
   } finally {
     await cleanup.run();
   }
