@@ -85,7 +85,9 @@ function digest(bytes: Buffer): string {
 
 /** Bytes of which no two parts are the same. */
 function numbers(size: number, first: number): Buffer {
-  return Buffer.from(Uint32Array.from({ length: size / 4 }, (_, at) => first + at).buffer);
+  const words = new Uint32Array(size / 4);
+  for (let at = 0; at < words.length; at++) words[at] = first + at;
+  return Buffer.from(words.buffer);
 }
 
 test('other processes go on with connections: idle ones, half-ended ones, and those with bytes not read', async () => {
