@@ -8,7 +8,8 @@
  * the kernel's at full speed.
  * UPGRADES_COUNT=50 UPGRADE_PORTS=100 UPGRADE_REQUESTS=200 is the long run of `package`: so many upgrades, published
  * ports that are probed every 10 ms, and requests in a second, if the machine can do as many. ZFS_ROUNDS=5 is that of
- * `zfs-speed`, which compares with the dockerd that `node scripts/peers.mjs 20.10` fetches.
+ * `zfs-speed`, which compares with the dockerd that `node scripts/peers.mjs 20.10` fetches, and ENGINE_CHURN_ROUNDS=200
+ * that of `zfs-kills`.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -33,7 +34,7 @@ const PROJECT_SIZE = '1G';
 const XFS_SIZE = '300M';
 const CONSOLE_LINES = 40;
 /** Variables with numbers that the tests in the machine know. */
-const PASSED_ON = ['UPGRADES_COUNT', 'UPGRADE_PORTS', 'UPGRADE_REQUESTS', 'ZFS_ROUNDS'];
+const PASSED_ON = ['UPGRADES_COUNT', 'UPGRADE_PORTS', 'UPGRADE_REQUESTS', 'ZFS_ROUNDS', 'ENGINE_CHURN_ROUNDS'];
 /** Node needs these to run the daemon and its tests. */
 const TAKEN_ALONG = ['dist', 'packaging', 'scripts', 'package.json', 'node_modules/.cache/docker-cli'];
 /** The peer that `zfs-speed` compares with, and without which it skips itself (node scripts/peers.mjs 20.10). */
