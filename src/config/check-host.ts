@@ -3,9 +3,9 @@
  * only at a start.
  */
 import { snapshotterOf } from '../storage/drivers/selection.js';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { type EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
-import { validateLogOptions } from '../logs/options/log-options.js';
+import { missingSocket, namedSocket, validateLogOptions } from '../logs/options/log-options.js';
 import { parseSeccompProfile } from '../runtime/seccomp.js';
 import { cgroupDriver, namedCgroupDriver } from './cgroup-driver.js';
 import type { Host } from './host.js';
@@ -48,7 +48,11 @@ export function checkContainerDefaults(values: Values, report: Report, isGiven: 
   for (const message of problems) report(named, message);
   if (problems.length === 0) {
     const refuse = (message: string): void => report(named, `failed to set log opts: ${message}`);
-    refuseIfThrown(() => validateLogOptions(logDriver, logOpts), refuse);
+    refuseIfThrown(() => {
+      validateLogOptions(logDriver, logOpts);
+      const socket = namedSocket(logDriver, logOpts);
+      if (socket !== undefined && !existsSync(socket)) throw missingSocket(socket);
+    }, refuse);
   }
   if (seccompProfile === 'builtin' || seccompProfile === 'unconfined') return;
   let text: string;

@@ -112,4 +112,6 @@ export interface LogDriver {
   read(container: LoggedContainer, options: LogReadOptions): AsyncIterableIterator<Buffer>;
   /** Checks driver and options at create time. Throws invalid with the Engine API's text. */
   validate(driver: string, options: Readonly<Record<string, string>>): void;
+  /** Checks at create time what valid options name on this host. Throws as `validate`. */
+  checkPlaces(driver: string, options: Readonly<Record<string, string>>): Promise<void>;
 }

@@ -1,4 +1,5 @@
 /** The log drivers: json-file, local, none, and the drivers of remote logs with their local copy. */
+import { stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { invalid, messageOf, notImplemented, EngineError } from '../../errors/engine-error.js';
 import type { LogPlugins } from '../../ports/log-plugin.js';
@@ -14,10 +15,12 @@ import {
   jsonFilePolicy,
   localPolicy,
   LOG_DRIVERS,
+  missingSocket,
+  namedSocket,
   validateCommonOptions,
   validateLogOptions,
 } from '../options/log-options.js';
-import type { LogOptions } from '../options/option-values.js';
+import { badOption, type LogOptions } from '../options/option-values.js';
 import { LateSink } from '../remote/late-sink.js';
 import type { RemoteDriver, RemoteReader } from '../remote/remote-driver.js';
 import { REMOTE_DRIVERS } from '../remote/remote-drivers.js';
@@ -72,18 +75,30 @@ export function createLogDriver(observe: (containerId: string) => LogObserver, p
     // A plugin checks its own options when it is told to start.
     else validateCommonOptions(options);
   };
+  const checkPlaces = async (name: string, options: LogOptions): Promise<void> => {
+    const socket = namedSocket(name, options);
+    if (socket === undefined) return;
+    await stat(socket).catch((error: unknown) => {
+      const { code } = error as NodeJS.ErrnoException;
+      throw code === 'ENOENT' || code === 'ENOTDIR' ? missingSocket(socket) : badOption(messageOf(error), error);
+    });
+  };
   const driverOf = (name: string): RemoteDriver | undefined =>
     isOwn(name) ? ownMember(REMOTE_DRIVERS, name) : pluginDriver(name, plugins);
   /** Logs being written, by the path of their file. */
   const openLogs = new Map<string, FileLog>();
   return {
     validate,
+    checkPlaces,
 
     async open(container) {
       try {
         // The options were valid when the container was started. If the socket file of its server is gone since then,
         // LateSink waits for it.
-        if (!container.isRunning) validate(container.driver, container.options);
+        if (!container.isRunning) {
+          validate(container.driver, container.options);
+          await checkPlaces(container.driver, container.options);
+        }
         const file = ownMember(FILE_DRIVERS, container.driver);
         if (file) return await openFileLog(file, container, logAttributes(container), observe(container.id), openLogs);
         const remote = driverOf(container.driver);

@@ -53,6 +53,16 @@ export function validateLogOptions(driver: string, options: LogOptions): void {
   }
 }
 
+/** Returns the path of the server's socket, where valid options of a driver name one. */
+export function namedSocket(driver: string, options: LogOptions): string | undefined {
+  return ownMember(REMOTE_DRIVERS, driver)?.socketPath?.(options);
+}
+
+/** Makes the refusal of options that name a socket which is not there. */
+export function missingSocket(path: string): Error {
+  return badOption(`stat ${path}: no such file or directory`);
+}
+
 /** Checks the options that all drivers have. @throws EngineError invalid. */
 export function validateCommonOptions(options: LogOptions): void {
   bufferLimit(options);

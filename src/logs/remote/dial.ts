@@ -4,6 +4,7 @@ import { lookup } from 'node:dns/promises';
 import { connect, isIPv6, type Socket } from 'node:net';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 import { internal, messageOf } from '../../errors/engine-error.js';
+import { atNamedSocket } from '../../sys/net/named-socket.js';
 
 /** A server that works answers within this time. */
 const CONNECT_MS = 10_000;
@@ -24,20 +25,23 @@ export type StreamTarget =
   | { readonly network: 'unix'; readonly path: string };
 
 /** Opens a stream. @throws EngineError internal, such as `dial tcp 127.0.0.1:514: connect: connection refused`. */
-export function dialStream(target: StreamTarget, signal: AbortSignal): Promise<Socket> {
+export async function dialStream(target: StreamTarget, signal: AbortSignal): Promise<Socket> {
+  if (target.network === 'tcp') return connected(connectTcp(target), target, signal);
+  const socket = await atNamedSocket(target.path, (path) => connect(path)).catch((error: Error) => {
+    throw dialError(target, error);
+  });
+  return connected(socket, target, signal);
+}
+
+function connectTcp({ host, port, tls }: Extract<StreamTarget, { network: 'tcp' }>): Socket {
+  if (tls === undefined) return connect(port, host);
+  return connectTls({ host, port, servername: /^[\d.]+$|:/.test(host) ? '' : host, ...tls });
+}
+
+/** Waits until a socket is connected to its target. @throws EngineError internal as `dialStream`. */
+function connected(socket: Socket, target: StreamTarget, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const isTls = target.network === 'tcp' && target.tls !== undefined;
-    const socket =
-      target.network === 'unix'
-        ? connect(target.path)
-        : isTls
-          ? connectTls({
-              host: target.host,
-              port: target.port,
-              servername: /^[\d.]+$|:/.test(target.host) ? '' : target.host,
-              ...target.tls,
-            })
-          : connect(target.port, target.host);
     const fail = (error: Error): void => {
       done();
       socket.destroy();

@@ -8,6 +8,8 @@ export interface RemoteDriver {
   readonly options?: readonly string[];
   /** Checks the options at create: throws invalid with the texts of the existing engine. */
   validate(options: LogOptions): void;
+  /** The path of the server's socket, where valid options name one: it must be there at create. */
+  socketPath?(options: LogOptions): string | undefined;
   /** Connects. If it throws, the start of the container is refused. `signal` aborts when the log is closed. */
   open(container: LoggedContainer, signal: AbortSignal): Promise<RemoteSink>;
   /** Returns a reader of what the remote side has. Undefined: it reads no logs, so that a local copy is needed. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer as createHttpServer } from 'node:http';
@@ -287,4 +288,54 @@ test('fluentd: a server that acknowledges what it was not sent is asked again on
   await until('the second connection', () => connections === 2);
   await log.close();
   assert.equal(log.droppedLines, 0);
+});
+
+/** A file system whose server answers nothing, until the process that is its server ends. */
+async function deadFileSystem(t: TestContext) {
+  const dir = await mkdtemp(join(tmpdir(), 'dead-'));
+  const script =
+    'exec 5<>/dev/fuse; mount -i -t fuse -o fd=5,rootmode=40000,user_id=0,group_id=0 dead "$0"; echo $?; cat';
+  const holder = spawn('sh', ['-c', script, dir], { stdio: ['pipe', 'pipe', 'ignore'] });
+  // Without an end of its own, it would hold a main thread that waits for it for ever.
+  const timeUp = setTimeout(() => holder.stdin.end(), 3_000);
+  const [text] = (await once(holder.stdout, 'data')) as [Buffer];
+  const end = async (): Promise<void> => {
+    clearTimeout(timeUp);
+    holder.stdin.end();
+    if (holder.exitCode === null) await once(holder, 'exit');
+  };
+  t.after(async () => {
+    await end();
+    spawnSync('umount', [dir]);
+    await rm(dir, { recursive: true, force: true });
+  });
+  return { dir, end, isThere: text.toString() === '0\n' };
+}
+
+test('paths of clients are looked up beside the main thread', async (t) => {
+  const dead = await deadFileSystem(t);
+  if (!dead.isThere) return t.skip('no FUSE can be mounted');
+  const path = join(dead.dir, 'socket');
+  const { open, driver } = await logFixture(t, 'fluentd');
+  let settled = 0;
+  const looks = [
+    driver.checkPlaces('syslog', { 'syslog-address': `unixgram://${path}` }),
+    open({ options: { 'fluentd-address': `unix://${path}` } }),
+    open({ driver: 'splunk', options: { 'splunk-url': 'https://x', 'splunk-token': 'x', 'splunk-capath': path } }),
+  ].map((look) => look.catch((error: unknown) => error).finally(() => settled++));
+  await sleep(50);
+  assert.equal(settled, 0, 'they were waited for');
+  await dead.end();
+  for (const outcome of await Promise.all(looks)) assert.match(String(outcome), /ENOTCONN|ECONNABORTED|socket/);
+});
+
+test('a pipe is no socket of a log', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'pipe-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const path = join(dir, 'pipe');
+  makeFifo(path);
+  const { open } = await logFixture(t, 'syslog');
+  for (const scheme of ['unix', 'unixgram'])
+    await assert.rejects(open({ options: { 'syslog-address': `${scheme}://${path}` } }), /connection refused/);
+  await assert.rejects(open({ options: { 'syslog-address': `unix://${dir}/none` } }), /stat .*none: no such file/);
 });

@@ -53,7 +53,7 @@ export const splunkDriver: RemoteDriver = {
 
   async open(container, signal) {
     const { options } = container;
-    const collector = createCollector(options);
+    const collector = await createCollector(options);
     const encode = createEncoder(container);
     if (optional(options, 'splunk-verify-connection', (text) => parseBoolean(text), true))
       await collector.verify(signal);
@@ -93,12 +93,12 @@ function optional<T>(options: LogOptions, name: string, parse: (text: string) =>
   return text === undefined ? otherwise : parse(text);
 }
 
-function createCollector(options: LogOptions): Collector {
+async function createCollector(options: LogOptions): Promise<Collector> {
   const url = parseUrl(options['splunk-url']);
   const token = options['splunk-token'];
   if (token === undefined) throw badOption('splunk: splunk-token is expected');
   const isInsecure = optional(options, 'splunk-insecureskipverify', (text) => parseBoolean(text), false);
-  const ca = optional(options, 'splunk-capath', readCa, undefined);
+  const ca = await optional(options, 'splunk-capath', readCa, undefined);
   const servername = options['splunk-caname'];
   const isCompressed = optional(options, 'splunk-gzip', (text) => parseBoolean(text), false);
   const level = optional(options, 'splunk-gzip-level', parseLevel, -1);
@@ -184,9 +184,9 @@ function parseUrl(text: string | undefined): URL {
   return url;
 }
 
-function readCa(path: string): Buffer {
+async function readCa(path: string): Promise<Buffer> {
   try {
-    return readCertificates(path);
+    return await readCertificates(path);
   } catch (error) {
     throw badOption(messageOf(error), error);
   }

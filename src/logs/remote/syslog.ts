@@ -1,8 +1,8 @@
 /** The syslog driver: RFC 3164, RFC 5424 and the form of a local /dev/log, over UDP, TCP, TLS and unix sockets. */
-import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { ConnectionOptions } from 'node:tls';
 import { internal, messageOf } from '../../errors/engine-error.js';
+import { atNamedSocket } from '../../sys/net/named-socket.js';
 import { UnixDatagram } from '../../sys/net/unix-datagram.js';
 import { readCertificates } from '../options/certificate-file.js';
 import { tagOf } from '../options/log-tag.js';
@@ -70,6 +70,11 @@ export const syslogDriver: RemoteDriver = {
     if (!FORMATS.includes(options['syslog-format'] ?? '')) throw badOption('Invalid syslog format');
   },
 
+  socketPath(options) {
+    const address = parseAddress(options['syslog-address'] ?? '');
+    return address && 'path' in address ? address.path : undefined;
+  },
+
   async open(container, signal) {
     const { options } = container;
     const address = parseAddress(options['syslog-address'] ?? '');
@@ -90,13 +95,13 @@ export const syslogDriver: RemoteDriver = {
         return datagrams(await UdpSender.open(host, port), messages);
       }
       case 'unixgram':
-        return datagrams(openDatagram(address.path), messages);
+        return datagrams(await openDatagram(address.path), messages);
       case 'unix':
         return stream({ network: 'unix', path: address.path }, messages, signal);
       default: {
         const { host, port } = address;
         return stream(
-          { network: 'tcp', host, port, ...(address.scheme === 'tcp+tls' ? { tls: tlsOptions(options) } : {}) },
+          { network: 'tcp', host, port, ...(address.scheme === 'tcp+tls' ? { tls: await tlsOptions(options) } : {}) },
           messages,
           signal,
         );
@@ -114,11 +119,7 @@ function parseAddress(text: string): Address | undefined {
   if (text === '') return undefined;
   if (!isTransportUrl(text)) throw badOption(`syslog-address should be in form proto://address, got ${text}`);
   const { scheme, host: hostPort, path } = parseTransportUrl(text);
-  if (scheme === 'unix' || scheme === 'unixgram') {
-    if (statSync(path, { throwIfNoEntry: false }) === undefined)
-      throw badOption(`stat ${path}: no such file or directory`);
-    return { scheme, path };
-  }
+  if (scheme === 'unix' || scheme === 'unixgram') return { scheme, path };
   const { host, port = DEFAULT_PORT } = splitHostPort(hostPort);
   return { scheme: scheme as 'tcp' | 'tcp+tls' | 'udp', host, port: Number(port) };
 }
@@ -131,20 +132,18 @@ function parseFacility(text: string): number {
   return Number(text);
 }
 
-function tlsOptions(options: LogOptions): ConnectionOptions {
-  const read = (what: string, path: string | undefined): Buffer | undefined => {
+async function tlsOptions(options: LogOptions): Promise<ConnectionOptions> {
+  const read = async (what: string, path: string | undefined): Promise<Buffer | undefined> => {
     if (!path) return undefined;
     try {
-      return readCertificates(path);
+      return await readCertificates(path);
     } catch (error) {
       throw badOption(`could not read ${what} ${JSON.stringify(path)}: ${messageOf(error)}`, error);
     }
   };
-  const [ca, cert, key] = [
-    read('CA certificate', options['syslog-tls-ca-cert']),
-    read('certificate', options['syslog-tls-cert']),
-    read('key', options['syslog-tls-key']),
-  ];
+  const ca = await read('CA certificate', options['syslog-tls-ca-cert']);
+  const cert = await read('certificate', options['syslog-tls-cert']);
+  const key = await read('key', options['syslog-tls-key']);
   return {
     ...(ca && { ca }),
     ...(cert && { cert }),
@@ -156,7 +155,7 @@ function tlsOptions(options: LogOptions): ConnectionOptions {
 async function openLocal(messages: Messages, signal: AbortSignal): Promise<RemoteSink> {
   for (const path of LOCAL_PATHS) {
     try {
-      return datagrams(openDatagram(path), messages);
+      return datagrams(await openDatagram(path), messages);
     } catch {
       // The socket is missing, or is a stream socket.
     }
@@ -175,8 +174,9 @@ interface DatagramSender {
 }
 
 /** Sends datagrams to a local server, which has a new socket file after a restart. */
-function openDatagram(path: string): DatagramSender {
-  let socket = UnixDatagram.open(path);
+async function openDatagram(path: string): Promise<DatagramSender> {
+  const connect = (): Promise<UnixDatagram> => atNamedSocket(path, (place) => UnixDatagram.open(place));
+  let socket = await connect();
   return {
     async send(datagram, signal) {
       try {
@@ -184,7 +184,7 @@ function openDatagram(path: string): DatagramSender {
       } catch {
         signal.throwIfAborted();
         socket.close();
-        socket = UnixDatagram.open(path);
+        socket = await connect();
         await socket.send(datagram, signal);
       }
     },

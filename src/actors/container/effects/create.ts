@@ -14,7 +14,9 @@ export async function createContainer(
   signal: AbortSignal,
   pace: Pace,
 ): Promise<ContainerRecord> {
-  const { layers, records } = deps;
+  const { layers, logs, records } = deps;
+  const { Type, Config } = record.hostConfig.LogConfig;
+  await logs.checkPlaces(Type, Config);
   const undo = new Undo(deps.log);
   const pins = pinVolumes(deps);
   try {
