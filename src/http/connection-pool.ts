@@ -165,7 +165,7 @@ export class ConnectionPool {
     // The library refuses it too, but bytes behind the head would take the place of its reply.
     if (body === 'ambiguous') return () => this.#refuse(connection, UNKNOWN_FRAMING_MESSAGE);
     const { router } = this.#services;
-    const direct = readDirectRequest(head, router, gate, () => connection.peer ?? peerOf(fd));
+    const direct = readDirectRequest(head, body, router, gate, () => connection.peer ?? peerOf(fd));
     if (direct !== undefined)
       return () => serverOf(direct)(this.#services, gate, fd, connection.peer ?? peerOf(fd), direct);
     if (body === 'open') return parse(0);

@@ -1,8 +1,9 @@
 /**
  * Requests that are read without the HTTP parser, when they come first on their connection. Requests that hijack: the
  * parser would take what the client sent right behind for another request. Uploads: another thread reads them. Requests
- * with a body in chunks: the parser is too lenient with them.
+ * with a body in chunks, whatever their method: the parser is too lenient with them.
  */
+import type { StatedBody } from './framing.js';
 import type { Gate } from './gate.js';
 import { HEAD_END, readHeaderLines, readRequestLine } from './header-lines.js';
 import type { Peer } from './peer.js';
@@ -23,20 +24,24 @@ export interface DirectRequest {
 /**
  * Reads the head of such a request, from its text without the empty line. Returns undefined for everything else and for
  * whatever is unusual or wrong: the parser of all other requests decides about that.
+ * @param body as `statedBody` has it.
  */
 export function readDirectRequest(
   text: string,
+  body: StatedBody,
   router: Router,
   gate: Gate,
   peer: () => Peer,
 ): DirectRequest | undefined {
-  if (!text.startsWith('POST ') && !text.startsWith('PUT ')) return undefined;
+  const isUsual = text.startsWith('POST ') || text.startsWith('PUT ');
+  // A reply to HEAD has no body, which only the others know.
+  if (!isUsual && (body !== 'open' || text.startsWith('HEAD '))) return undefined;
   const line = readRequestLine(text);
   if (line === undefined) return undefined;
   const found = gate.resolve(router, line.method, line.path);
   if (found.kind !== 'route') return undefined;
   const isPlain = found.route.hijack === undefined && found.route.upload !== 'takes';
-  if (isPlain && !/\r\ntransfer-encoding:/i.test(text)) return undefined;
+  if (isPlain ? body !== 'open' : !isUsual) return undefined;
 
   const headers = readHeaderLines(text.split('\r\n').slice(1));
   if (headers === undefined || !headers.has('host') || headers.has('expect')) return undefined;

@@ -28,6 +28,12 @@ export function hasBody(head: FramingHead): boolean {
   return (length !== '' && length !== '0') || head.getHeader('transfer-encoding') !== '';
 }
 
+/** Returns true when a client wants the connection to end with the reply: its options are a list (RFC 9110, 7.6.1). */
+export function asksToClose(head: Pick<RequestHead, 'getHeader'>): boolean {
+  const options = head.getHeader('connection');
+  return options !== '' && options.split(',').some((option) => option.trim().toLowerCase() === 'close');
+}
+
 /**
  * The length of a body in bytes as the text of its head states it, 0 without a body; `open` when only the body itself
  * tells where it ends, or when the length is no number; `ambiguous` where `isKnownFraming` returns false.

@@ -6,7 +6,7 @@ import { duplicateFd } from '../sys/files/fd.js';
 import { stopCounting } from '../sys/net/socket-progress.js';
 import type { Gate } from './gate.js';
 import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
-import { hasBody, isKnownFraming, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
+import { asksToClose, hasBody, isKnownFraming, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { runOnRawSocket } from './hijack-request.js';
 import { onNextPoll } from './next-poll.js';
@@ -62,7 +62,10 @@ export class UwsConnection implements Transport, Parkable {
   #inCallback = false;
   #paused = false;
   #uploading = false;
-  /** Where the next request begins is not known any more; the library would go on with what it has received. */
+  /**
+   * Where the next request begins is not known any more, or there is none as the client says; the library would go on
+   * with what it has received.
+   */
   #isUnreadable = false;
   /** The request has a body and the connection ends with the reply, but the client may go on sending. */
   #mayStillSend = false;
@@ -237,10 +240,10 @@ export class UwsConnection implements Transport, Parkable {
     const objection = gate.objection(req, () => this.peer);
     this.#parking.requested(req, this.#fd, found.kind === 'route' && found.route.upload === 'precedes');
     const wasUnreadable = this.#isUnreadable;
-    // The library takes trailers for a next request and does not check line ends in chunks.
-    this.#isUnreadable ||= req.getHeader('transfer-encoding') !== '';
-    this.#mayStillSend =
-      hasBody(req) && !this.#isHead && (this.#closing || req.getHeader('connection').toLowerCase() === 'close');
+    // The library takes trailers for a next request and does not check line ends in chunks. Where the client asks for
+    // the end, it knows one spelling only.
+    this.#isUnreadable ||= req.getHeader('transfer-encoding') !== '' || asksToClose(req);
+    this.#mayStillSend = hasBody(req) && !this.#isHead && this.#closing;
     if (wasUnreadable) {
       // The close waits, so that the replies to earlier requests leave the library's buffer first.
       onNextPoll(() => void (this.#res === res && res.close()));

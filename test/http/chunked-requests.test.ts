@@ -44,6 +44,25 @@ test('a body in chunks arrives, however it is cut, with extensions and trailers'
   }
 });
 
+test('a body in chunks takes no reply away from a request that needs none', async () => {
+  for (const method of ['GET', 'DELETE', 'OPTIONS'])
+    for (const body of ['0\r\n\r\n', '3\r\nabc\r\n0\r\nA: b\r\n\r\n'])
+      for (const before of ['', PING]) {
+        const head = `${method} /images/a/json HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`;
+        const reply = await exchange(`${head}${body}${SMUGGLED}`, before);
+        const name = `${method} ${JSON.stringify(body)} after ${before}`;
+        assert.doesNotMatch(reply, /smuggled/, name);
+        if (method === 'GET') assert.match(reply, /200 OK\r\n[^]*\r\nConnection: close\r\n[^]*"name":"a"/, name);
+        else
+          assert.ok(
+            statuses(reply).every((status) => status >= 200),
+            name,
+          );
+      }
+  const bad = `GET /images/a/json HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n`;
+  assert.deepEqual(statuses(await exchange(bad + SMUGGLED)), [200]);
+});
+
 test('trailers and what comes behind a body are never a request', async () => {
   for (const behind of [
     '0\r\n\r\n',

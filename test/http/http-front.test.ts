@@ -207,6 +207,30 @@ test('pipelined requests are answered in order', async () => {
   connection.close();
 });
 
+test('a connection ends with the reply where the client says so, in any spelling', async () => {
+  const next = 'GET /at-once HTTP/1.1\r\nHost: x\r\n\r\n';
+  for (const option of ['close', 'Close', 'keep-alive, close', 'close,keep-alive', 'x ,\tCLOSE'])
+    for (const [line, content, rest] of [
+      ['GET /_ping', 'OK', next],
+      ['GET /images/a/json', '"name":"a"', next],
+      ['GET /nothing', 'page not found', next],
+      ['POST /wait', '{"StatusCode":0}', ''],
+    ] as const) {
+      const connection = await RawConnection.open(at.path);
+      connection.write(`${line} HTTP/1.1\r\nHost: x\r\nConnection: ${option}\r\n\r\n${rest}`);
+      const reply = (await connection.readToEnd()).toString('latin1');
+      assert.ok(reply.includes(content), `${line} with ${option}: ${reply.slice(0, 500)}`);
+      assert.doesNotMatch(reply, /HTTP\/1\.1 204/, `${line} with ${option}`);
+      connection.close();
+    }
+  const connection = await RawConnection.open(at.path);
+  connection.write(`GET /_ping HTTP/1.1\r\nHost: x\r\nConnection: closed, x-close\r\n\r\n`);
+  await connection.readThrough('\r\n\r\nOK');
+  connection.write(next);
+  await connection.readThrough('HTTP/1.1 204');
+  connection.close();
+});
+
 test('empty lines before a request are skipped, and a return within a line is refused at once', async () => {
   const ping = 'GET /_ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n';
   const cases: [pieces: string[], statuses: string[]][] = [
