@@ -25,6 +25,7 @@ interface Shown {
   readonly Config: { readonly MacAddress?: string };
   readonly HostConfig: { readonly Sysctls?: Readonly<Record<string, string>> };
   readonly NetworkSettings: {
+    readonly MacAddress: string;
     readonly Networks: Readonly<Record<string, { readonly DriverOpts: unknown; readonly MacAddress: string }>>;
   };
 }
@@ -260,6 +261,13 @@ test('a MAC address of the container is that of its endpoint, and shown as both'
       `/v${version}/containers/mac/json`,
     );
     assert.deepEqual([Config.MacAddress, NetworkSettings.Networks['front']?.MacAddress], [written, address]);
+    await remove('mac');
+  }
+  // On the default bridge it is shown a third time, also before the container has run.
+  for (const version of ['1.43', '1.51']) {
+    await create(`/v${version}/containers/create?name=mac`, { MacAddress: address });
+    const { NetworkSettings } = await callJson<Shown>(engine.socketPath, 'GET', `/v${version}/containers/mac/json`);
+    assert.equal(NetworkSettings.MacAddress, address);
     await remove('mac');
   }
   const twice = {

@@ -270,7 +270,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
   const dir = context.filesDir(record);
   const execIds = context.execIds(record.id);
   const networks = attachments(record);
-  const bridge = networks['bridge']?.endpoint;
+  const { endpoint: bridge, request: onBridge } = networks['bridge'] ?? {};
   const hasSandbox = Object.values(networks).some(({ endpoint }) => endpoint !== undefined);
   return {
     Id: record.id,
@@ -328,7 +328,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
       IPAddress: bridge?.ipv4 ?? '',
       IPPrefixLen: bridge?.ipv4PrefixLength ?? 0,
       IPv6Gateway: bridge?.ipv6Gateway ?? '',
-      MacAddress: bridge?.macAddress ?? '',
+      MacAddress: bridge?.macAddress ?? onBridge?.MacAddress ?? '',
       Networks: networkMap(record),
     },
     ...(record.imageManifest ? { ImageManifestDescriptor: record.imageManifest } : {}),
