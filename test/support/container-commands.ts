@@ -2,6 +2,8 @@
 import { text as textOf } from 'node:stream/consumers';
 import type { Engine } from './engine.js';
 import { call, open, type Reply } from './http.js';
+import { MOUNT, mountOf } from './mount-flags.js';
+import { PAIR, split } from './pairs.js';
 
 /** A flag is alone, or has any value, or one of this form. */
 export type Flag = 'alone' | 'value' | RegExp;
@@ -26,7 +28,6 @@ const NOT_RUN = 125;
 
 /** Addresses of version 4 only: the CLI knows more about the others, and about ranges of ports. */
 const PORT = /^(?:(?:(?<ip>[\d.]+):)?(?<host>\d*):)?(?<port>\d+)(?:\/(?<protocol>\w+))?$/;
-const PAIR = /^[^=]+=/;
 const DURATION = /^(?<count>\d+)(?<unit>ms|s|h)$/;
 const NANOSECONDS: ReadonlyMap<string | undefined, number> = new Map([
   ['ms', 1e6],
@@ -59,6 +60,19 @@ export const CREATE_FLAGS: Readonly<Record<string, Flag>> = {
   '--add-host': 'value',
   '--memory': MEBIBYTES,
   '-m': MEBIBYTES,
+  '--memory-swap': MEBIBYTES,
+  '--cpus': /^\d*\.?\d+$/,
+  '--pids-limit': /^\d+$/,
+  '--mount': MOUNT,
+  '--volume-driver': 'value',
+  '--link': 'value',
+  '--sysctl': PAIR,
+  // Files of the CLI's directory, and a word that it takes apart itself.
+  '--security-opt': /^(?!seccomp=|systempaths=)/,
+  '--userns': 'value',
+  '--stop-signal': 'value',
+  // The images are there.
+  '--pull': /^never$/,
   '--health-cmd': 'value',
   '--health-interval': DURATION,
   '--health-timeout': DURATION,
@@ -71,7 +85,7 @@ export const CREATE_FLAGS: Readonly<Record<string, Flag>> = {
   '--log-opt': PAIR,
   '--runtime': 'value',
   '--tmpfs': /^[^:]+$/,
-  '--restart': /^[a-z-]+$/,
+  '--restart': /^[a-z-]+(?::\d+)?$/,
   '--stop-timeout': /^\d+$/,
   '--ipc': 'value',
   '--pid': 'value',
@@ -170,6 +184,39 @@ function healthOf(one: (name: string) => string | undefined): { Healthcheck?: ob
   return Object.values(check).some((value) => value !== 0) ? { Healthcheck: check } : {};
 }
 
+/** Returns how much of the machine the flags give to a container. */
+function limitsOf(one: (...names: readonly string[]) => string | undefined): object {
+  const bytes = (...names: readonly string[]): number => Number.parseInt(one(...names) ?? '0') * 2 ** 20;
+  const pids = one('--pids-limit');
+  return {
+    Memory: bytes('--memory', '-m'),
+    MemorySwap: bytes('--memory-swap'),
+    NanoCpus: Math.round(Number(one('--cpus') ?? 0) * 1e9),
+    ...(pids === undefined ? {} : { PidsLimit: Number(pids) }),
+  };
+}
+
+/** Returns what a container does not even have as an empty value where no flag gives it. */
+function givenOf(flags: Flags, all: (name: string) => readonly string[]): object {
+  const pairs = (name: string): Readonly<Record<string, string>> => Object.fromEntries(all(name).map(split));
+  return {
+    ...(flags.has('--mount') && { Mounts: all('--mount').map(mountOf) }),
+    ...(flags.has('--link') && { Links: all('--link') }),
+    ...(flags.has('--sysctl') && { Sysctls: pairs('--sysctl') }),
+    ...(flags.has('--security-opt') && { SecurityOpt: all('--security-opt') }),
+    ...((flags.has('--log-driver') || flags.has('--log-opt')) && {
+      LogConfig: { Type: all('--log-driver').at(-1) ?? '', Config: pairs('--log-opt') },
+    }),
+    ...(flags.has('--runtime') && { Runtime: all('--runtime').at(-1) }),
+    ...(flags.has('--init') && { Init: true }),
+  };
+}
+
+function restartOf(flag = 'no'): object {
+  const [name, count = '0'] = flag.split(':');
+  return { Name: name, MaximumRetryCount: Number(count) };
+}
+
 /** @param status the CLI's when it is refused. */
 async function createOr(
   status: number,
@@ -198,10 +245,15 @@ async function createOr(
     ExposedPorts: Object.fromEntries([...ports, ...exposed].map((port) => [portOf(port), {}])),
     ...healthOf(one),
     ...(stopTimeout === undefined ? {} : { StopTimeout: Number(stopTimeout) }),
+    ...(flags.has('--stop-signal') ? { StopSignal: one('--stop-signal') } : {}),
     HostConfig: {
+      ...limitsOf(one),
       NetworkMode: networks[0] ?? 'default',
       Binds: volumes.filter((value) => value.includes(':')),
       VolumesFrom: all('--volumes-from'),
+      ...givenOf(flags, all),
+      VolumeDriver: one('--volume-driver') ?? '',
+      UsernsMode: one('--userns') ?? '',
       PortBindings: Object.fromEntries(
         ports.map((port) => [
           portOf(port),
@@ -211,21 +263,15 @@ async function createOr(
         ]),
       ),
       ExtraHosts: all('--add-host'),
-      Memory: Number.parseInt(one('--memory', '-m') ?? '0') * 2 ** 20,
       CapAdd: all('--cap-add'),
       CapDrop: all('--cap-drop'),
-      ...(flags.has('--log-driver') || flags.has('--log-opt')
-        ? { LogConfig: { Type: one('--log-driver') ?? '', Config: Object.fromEntries(all('--log-opt').map(split)) } }
-        : {}),
-      ...(flags.has('--runtime') ? { Runtime: one('--runtime') } : {}),
       Tmpfs: Object.fromEntries(all('--tmpfs').map((path) => [path, ''])),
-      RestartPolicy: { Name: one('--restart') ?? 'no' },
+      RestartPolicy: restartOf(one('--restart')),
       IpcMode: one('--ipc') ?? '',
       PidMode: one('--pid') ?? '',
       Privileged: flags.has('--privileged'),
       ReadonlyRootfs: flags.has('--read-only'),
       AutoRemove: flags.has('--rm'),
-      ...(flags.has('--init') ? { Init: true } : {}),
     },
     ...(networks.length > 1
       ? { NetworkingConfig: { EndpointsConfig: Object.fromEntries(networks.map((network) => [network, {}])) } }
@@ -257,12 +303,6 @@ async function start(engine: Engine, id: string): Promise<void> {
 function statusOf(said: string): number {
   if (/executable file not found|no such file or directory/.test(said)) return 127;
   return /permission denied|is a directory/.test(said) ? 126 : NOT_RUN;
-}
-
-/** Returns what stands before and after the first equals sign. */
-export function split(pair: string): [string, string] {
-  const at = pair.indexOf('=');
-  return [pair.slice(0, at), pair.slice(at + 1)];
 }
 
 /** Takes output apart that came without a terminal. */

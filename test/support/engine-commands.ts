@@ -15,20 +15,37 @@ import {
   run,
   RUN_FLAGS,
   separated,
-  split,
   startAttached,
 } from './container-commands.js';
 import type { Engine } from './engine.js';
 import { LOOKS } from './looking-commands.js';
 import { call, callJson } from './http.js';
+import { PAIR, split } from './pairs.js';
 
-const PAIR = /^[^=]+=/;
 /** So long the CLI lets a plugin take for an answer. */
 const PLUGIN_SECONDS = 30;
 
+const EXEC_FLAGS: Command['flags'] = {
+  '-u': 'value',
+  '--user': 'value',
+  '-w': 'value',
+  '--workdir': 'value',
+  '-e': PAIR,
+  '--env': PAIR,
+  '-d': 'alone',
+  '--privileged': 'alone',
+};
+
 /** By the words with which a command line begins; `run` is given what follows them and the flags. */
 const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
-  ['rm', each({ '-f': 'alone', '-v': 'alone' }, 'DELETE', (name, flags) => `/containers/${name}?${removal(flags)}`)],
+  [
+    'rm',
+    each(
+      { '-f': 'alone', '-v': 'alone', '-fv': 'alone' },
+      'DELETE',
+      (name, flags) => `/containers/${name}?${removal(flags)}`,
+    ),
+  ],
   ['network rm', each({}, 'DELETE', (name) => `/networks/${name}`)],
   ['volume rm', each({ '-f': 'alone' }, 'DELETE', (name, flags) => `/volumes/${name}?${removal(flags)}`)],
   ['start', each({}, 'POST', (name) => `/containers/${name}/start`)],
@@ -38,14 +55,14 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
   [
     'kill',
     each(
-      { '-s': 'value' },
+      { '-s': 'value', '--signal': 'value' },
       'POST',
-      (name, flags) => `/containers/${name}/kill?signal=${flags.get('-s')?.[0] ?? 'KILL'}`,
+      (name, flags) => `/containers/${name}/kill?signal=${[...flags.values()][0]?.[0] ?? 'KILL'}`,
     ),
   ],
   ['pause', each({}, 'POST', (name) => `/containers/${name}/pause`)],
   ['unpause', each({}, 'POST', (name) => `/containers/${name}/unpause`)],
-  ['exec', { flags: { '-u': 'value' }, isWhole: true, run: exec }],
+  ['exec', { flags: EXEC_FLAGS, isWhole: true, run: exec }],
   ['create', { flags: CREATE_FLAGS, run: create }],
   ['run', { flags: RUN_FLAGS, isWhole: true, run }],
   ['commit', { flags: {}, run: commit }],
@@ -67,8 +84,14 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
     ),
   ],
   ['plugin set', { flags: {}, run: setPlugin }],
-  ['volume create', { flags: { '-d': 'value', '-o': PAIR, '--label': PAIR }, run: createVolume }],
-  ['network connect', { flags: {}, run: (engine, words) => join(engine, 'connect', words) }],
+  ['volume create', { flags: { '-d': 'value', '-o': PAIR, '--opt': PAIR, '--label': PAIR }, run: createVolume }],
+  [
+    'network connect',
+    {
+      flags: { '--alias': 'value', '--ip': /^[\d.]+$/, '--link': /:/, '--driver-opt': PAIR },
+      run: (engine, words, flags) => join(engine, 'connect', words, flags),
+    },
+  ],
   [
     'network disconnect',
     { flags: { '-f': 'alone' }, run: (engine, words, flags) => join(engine, 'disconnect', words, flags) },
@@ -80,7 +103,7 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
         '-d': 'value',
         '-o': PAIR,
         '--label': PAIR,
-        '--subnet': /^[\d./]+$/,
+        '--subnet': /^[\da-f.:]+\/\d+$/,
         '--internal': 'alone',
         '--ipv6': 'alone',
       },
@@ -158,7 +181,7 @@ function each(
         const reply = await call(engine.socketPath, method, path(encodeURIComponent(name), given));
         if (reply.status < 400) done.push(name);
         // By force, what has gone already is removed too.
-        else if (reply.status !== 404 || !given.has('-f')) refusals.push(refusal(reply));
+        else if (reply.status !== 404 || !(given.has('-f') || given.has('-fv'))) refusals.push(refusal(reply));
       }
       if (refusals.length > 0) throw new Error(`1: ${refusals.join('\n')}`);
       return done.join('\n');
@@ -167,15 +190,29 @@ function each(
 }
 
 const removal = (flags: Flags): string =>
-  [...flags.keys()].map((flag) => (flag === '-f' ? 'force=1' : 'v=1')).join('&');
+  [...flags.keys()]
+    .flatMap((flag) => [flag.includes('f') ? 'force=1' : '', flag.includes('v') ? 'v=1' : ''])
+    .filter((word) => word !== '')
+    .join('&');
 
 const seconds = (flags: Flags): string => (flags.has('-t') ? `?t=${flags.get('-t')?.[0]}` : '');
 
 async function exec(engine: Engine, [name = '', ...command]: readonly string[], flags: Flags): Promise<string> {
-  const json = { AttachStdout: true, AttachStderr: true, Cmd: command, User: flags.get('-u')?.at(-1) ?? '' };
+  const all = (...names: readonly string[]): readonly string[] => names.flatMap((flag) => flags.get(flag) ?? []);
+  const json = {
+    AttachStdout: true,
+    AttachStderr: true,
+    Cmd: command,
+    User: all('-u', '--user').at(-1) ?? '',
+    WorkingDir: all('-w', '--workdir').at(-1) ?? '',
+    Env: all('-e', '--env'),
+    Privileged: flags.has('--privileged'),
+  };
   const { Id } = await ask<{ Id: string }>(engine, 'POST', `/containers/${encodeURIComponent(name)}/exec`, json);
-  const started = await call(engine.socketPath, 'POST', `/exec/${Id}/start`, { json: { Detach: false, Tty: false } });
+  const Detach = flags.has('-d');
+  const started = await call(engine.socketPath, 'POST', `/exec/${Id}/start`, { json: { Detach, Tty: false } });
   if (started.status !== 200) throw new Error(`126: ${refusal(started)}`);
+  if (Detach) return '';
   const { stdout, stderr } = separated(started.body);
   const { ExitCode } = await callJson<{ ExitCode: number }>(engine.socketPath, 'GET', `/exec/${Id}/json`);
   if (ExitCode !== 0) throw new CommandFailure(ExitCode, stdout, stderr);
@@ -205,7 +242,14 @@ async function join(
   [network = '', container = '']: readonly string[],
   flags: Flags = new Map(),
 ): Promise<string> {
-  const json = { Container: container, Force: flags.has('-f') };
+  const [ip, options] = [flags.get('--ip')?.[0], pairs(flags, '--driver-opt')];
+  const EndpointConfig = {
+    Aliases: flags.get('--alias') ?? [],
+    Links: flags.get('--link') ?? [],
+    ...(ip === undefined ? {} : { IPAMConfig: { IPv4Address: ip } }),
+    ...(Object.keys(options).length === 0 ? {} : { DriverOpts: options }),
+  };
+  const json = { Container: container, Force: flags.has('-f'), ...(how === 'connect' && { EndpointConfig }) };
   const reply = await call(engine.socketPath, 'POST', `/networks/${encodeURIComponent(network)}/${how}`, { json });
   if (reply.status >= 400) throw new Error(`1: ${refusal(reply)}`);
   return '';
@@ -272,7 +316,7 @@ async function createVolume(engine: Engine, [name = '']: readonly string[], flag
   const json = {
     Name: name,
     Driver: flags.get('-d')?.[0] ?? 'local',
-    DriverOpts: pairs(flags, '-o'),
+    DriverOpts: { ...pairs(flags, '-o'), ...pairs(flags, '--opt') },
     Labels: pairs(flags, '--label'),
   };
   return (await ask<{ Name: string }>(engine, 'POST', '/volumes/create', json)).Name;

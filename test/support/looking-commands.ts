@@ -4,18 +4,28 @@
  */
 import { ask, type Command, type Flags } from './container-commands.js';
 import type { Engine } from './engine.js';
-import { call } from './http.js';
+import { call, type Reply } from './http.js';
+import { PAIR, split } from './pairs.js';
 
 /** The value of a field, and what it is as JSON. */
-const FIELD = /^\{\{(?<json>json )?(?<path>(?:\.[A-Za-z]+)+)\}\}$/;
+const FIELD = /\{\{(?<json>json )?(?<path>(?:\.[A-Za-z]+)+)\}\}/;
+/** Fields, with text between them. */
+const TEMPLATE = new RegExp(`^[^{}]*(?:${FIELD.source.replaceAll(/\?<\w+>/g, '?:')}[^{}]*)+$`);
 /** These can be printed of containers in a list. */
 const COLUMN = /^\{\{\.(?:Names|Status)\}\}$/;
 const SHORT_ID = 12;
-const FIELDS = { '-f': FIELD, '--format': FIELD };
+const FIELDS = { '-f': TEMPLATE, '--format': TEMPLATE };
 
 export const LOOKS: readonly (readonly [words: string, command: Command])[] = [
-  // It looks for containers only, of all kinds of objects.
-  ['inspect', inspecting((name) => `/containers/${name}/json`)],
+  // It looks for containers and images only, of all kinds of objects.
+  [
+    'inspect',
+    inspecting(
+      (name) => `/containers/${name}/json`,
+      (name) => `/images/${name}/json`,
+    ),
+  ],
+  ['network inspect', inspecting((name) => `/networks/${name}`)],
   ['image inspect', inspecting((name) => `/images/${name}/json`)],
   ['volume inspect', inspecting((name) => `/volumes/${name}`)],
   ['plugin inspect', inspecting((name) => `/plugins/${name}/json`)],
@@ -23,7 +33,14 @@ export const LOOKS: readonly (readonly [words: string, command: Command])[] = [
   [
     'ps',
     {
-      flags: { '-a': 'alone', '-q': 'alone', '-aq': 'alone', '--no-trunc': 'alone', '--format': COLUMN },
+      flags: {
+        '-a': 'alone',
+        '-q': 'alone',
+        '-aq': 'alone',
+        '--no-trunc': 'alone',
+        '--format': COLUMN,
+        '--filter': PAIR,
+      },
       run: containers,
     },
   ],
@@ -34,7 +51,16 @@ export const LOOKS: readonly (readonly [words: string, command: Command])[] = [
 
 /** Returns what the template prints of a value. Structures need `json` to be printed here. */
 function printed(value: unknown, flags: Flags): string | undefined {
-  const { json, path = '' } = FIELD.exec([...flags.values()].flat().at(-1) ?? '')?.groups ?? {};
+  const template = [...flags.values()].flat().at(-1) ?? '';
+  const fields = [...template.matchAll(new RegExp(FIELD, 'g'))].map(({ groups = {} }) => fieldOf(value, groups));
+  if (fields.includes(undefined)) return undefined;
+  return template.replaceAll(new RegExp(FIELD, 'g'), () => fields.shift() ?? '');
+}
+
+function fieldOf(
+  value: unknown,
+  { json, path = '' }: Readonly<Record<string, string | undefined>>,
+): string | undefined {
   let field = value;
   for (const key of path.split('.').slice(1)) field = (field as Record<string, unknown> | null)?.[key];
   const isWord = ['string', 'number', 'boolean'].includes(typeof field);
@@ -42,14 +68,18 @@ function printed(value: unknown, flags: Flags): string | undefined {
   return json === undefined && typeof field === 'string' ? field : JSON.stringify(field);
 }
 
-function inspecting(path: (name: string) => string): Command {
+function inspecting(...paths: readonly ((name: string) => string)[]): Command {
   return {
     flags: FIELDS,
     async run(engine, names, flags) {
       const found: unknown[] = [];
       for (const name of names) {
-        const reply = await call(engine.socketPath, 'GET', path(encodeURIComponent(name)));
-        if (reply.status !== 200) return undefined;
+        let reply: Reply | undefined;
+        for (const path of paths) {
+          reply = await call(engine.socketPath, 'GET', path(encodeURIComponent(name)));
+          if (reply.status !== 404) break;
+        }
+        if (reply?.status !== 200) return undefined;
         found.push(JSON.parse(reply.text));
       }
       if (flags.size === 0) return JSON.stringify(found, undefined, 4);
@@ -73,8 +103,11 @@ interface ListedContainer {
 async function containers(engine: Engine, _: readonly string[], flags: Flags): Promise<string | undefined> {
   const [isQuiet, format] = [flags.has('-q') || flags.has('-aq'), flags.get('--format')?.[0]];
   if (isQuiet === (format !== undefined)) return undefined;
-  const all = flags.has('-a') || flags.has('-aq') ? '?all=1' : '';
-  const listed = await ask<readonly ListedContainer[]>(engine, 'GET', `/containers/json${all}`);
+  const all = flags.has('-a') || flags.has('-aq');
+  const filters: Record<string, string[]> = {};
+  for (const [key, value] of (flags.get('--filter') ?? []).map(split)) (filters[key] ??= []).push(value);
+  const query = new URLSearchParams({ filters: JSON.stringify(filters), ...(all && { all: '1' }) });
+  const listed = await ask<readonly ListedContainer[]>(engine, 'GET', `/containers/json?${query.toString()}`);
   const rows = listed.map(({ Id, Names, Status }) => {
     if (isQuiet) return flags.has('--no-trunc') ? Id : Id.slice(0, SHORT_ID);
     // A name within another container is that of a link.
