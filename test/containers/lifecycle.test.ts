@@ -50,7 +50,7 @@ describe('stop', () => {
     assert.equal((await lives.inspect('deaf')).State.ExitCode, 137);
     assert.equal((await lives.post('/containers/deaf/stop')).status, 304);
     const told = await lives.events(since, id, 'signal', 'exitCode');
-    assert.deepEqual(told.slice(-4), ['kill signal=15', 'kill signal=9', 'die exitCode=137', 'stop']);
+    assert.deepEqual(told.slice(-4), ['kill signal=15', 'kill signal=9', 'stop', 'die exitCode=137']);
   });
 
   test('a negative timeout waits for ever, and another stop brings it forward', async () => {
@@ -91,7 +91,7 @@ describe('restart', () => {
     await waitFor('the events', async () => (await lives.events(since, id)).includes('restart'));
     assert.deepEqual(
       (await lives.events(since, id, 'signal', 'exitCode')).filter((event) => !event.startsWith('attach')),
-      ['create', 'start', 'kill signal=15', 'die exitCode=7', 'stop', 'start', 'restart'],
+      ['create', 'start', 'kill signal=15', 'stop', 'die exitCode=7', 'start', 'restart'],
     );
     await lives.ok('stop', '-t', '0', 'web');
     await lives.ok('restart', 'web');

@@ -77,7 +77,7 @@ test('start while running and stop while stopped are not modified', async () => 
   await assert.rejects(c.ask({ type: 'container.start' }), (e) => isEngineError(e, 'not-modified'));
 });
 
-test('stops join one stop and all are answered; die comes before stop', async () => {
+test('stops join one stop and all are answered; stop comes before die', async () => {
   let exitNow = (): void => undefined;
   const c = harness({ phase: 'idle', record }, { stop: () => new Promise(() => (exitNow = () => c.exit(143))) });
   await c.ask({ type: 'container.start' });
@@ -85,7 +85,7 @@ test('stops join one stop and all are answered; die comes before stop', async ()
   await tick();
   exitNow();
   await Promise.all(stops);
-  assert.deepEqual(c.events, ['start', 'die', 'stop']);
+  assert.deepEqual(c.events, ['start', 'stop', 'die']);
 });
 
 test('a failed start leaves a created container with its exit code and error', async () => {
@@ -151,7 +151,7 @@ test('restart of a running container stops and starts it and answers once it run
     c.views.map((view) => view?.state.status),
     ['running', 'restarting', 'restarting', 'running'],
   );
-  assert.deepEqual(c.events, ['start', 'die', 'stop', 'start', 'restart']);
+  assert.deepEqual(c.events, ['start', 'stop', 'die', 'start', 'restart']);
 });
 
 test('kill: a plain signal answers at once, SIGKILL when the exit is settled; a lost process conflicts', async () => {

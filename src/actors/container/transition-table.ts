@@ -274,7 +274,7 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     oom: '=: emit oom, publish running',
     hung: '=: crash',
     'done, failed, task gone':
-      'releasing: end, publish exited, partStreams, emit die, emit stop, settle 1, reject 2 conflict, ' +
+      'releasing: end, publish exited, partStreams, emit stop, emit die, settle 1, reject 2 conflict, ' +
       'settle 5, settle 6, invoke release',
   },
   'draining, coming back': {
@@ -287,13 +287,13 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     ...DRAINING,
     oom: '=: emit oom, publish running',
     hung: '=: crash',
-    'done, failed, task gone': 'releasing: end, publish restarting, partStreams, emit die, emit stop, invoke release',
+    'done, failed, task gone': 'releasing: end, publish restarting, partStreams, emit stop, emit die, invoke release',
   },
   'draining, removed': {
     ...DRAINING,
     oom: '=: emit oom, publish running',
     hung: '=: crash',
-    'done, failed, task gone': 'releasing: end, publish exited, partStreams, emit die, emit stop, invoke release',
+    'done, failed, task gone': 'releasing: end, publish exited, partStreams, emit stop, emit die, invoke release',
   },
   releasing: {
     ...RELEASING,

@@ -53,9 +53,10 @@ export function settleExit(context: ContainerContext): Step {
     acts: [
       publish(record),
       { type: 'partStreams', params: { id: record.id } },
-      ...(wasTold ? [] : [emit('die', record, { exitCode: String(exit.exitCode), execDuration })]),
-      // A forced removal stops the container, too, but watchers get no stop event for it.
+      // A forced removal stops the container, too, but watchers get no stop event for it. It comes first as in dockerd:
+      // whoever waits for the end has seen by then that it was wanted.
       ...(stoppers.length + restarters.length > 0 ? [emit('stop', record)] : []),
+      ...(wasTold ? [] : [emit('die', record, { exitCode: String(exit.exitCode), execDuration })]),
       ...settle(stoppers),
       ...reject(pausers, notRunning(record)),
       ...woken.acts,
