@@ -69,14 +69,29 @@ const SHARING = [
     ...['clients/cli', 'clients/cli-background', 'clients/curl', 'clients/dockerode', 'containers/health'],
     ...['http/api-versions'],
   ],
-  ['containers/crash', 'images/images-api', 'images/save-load', 'build/solve'],
+  [
+    ...['containers/crash', 'images/images-api', 'images/save-load', 'build/solve', 'images/images-pull-tls'],
+    'images/progress',
+  ],
   // These have no daemon, but load much of its code, which they share.
   [
     ...['http/http-front', 'http/http-streams', 'http/chunked-requests', 'http/absent-parts', 'http/tls-terminator'],
     'http/slow-clients',
     ...['images/images-pull-tokens', 'images/images-pull-faults', 'images/fetch-layer', 'images/registry-ways'],
     ...['images/images-pull-ahead'],
-    ...['security/hostile-neighbours', 'build/dockerfile-problems'],
+    ...['security/hostile-neighbours', 'build/dockerfile-problems', 'images/images-pull', 'build/door'],
+    ...['build/sources', 'containers/runtime-spec'],
+  ],
+  // These start daemons with options of their own, and share what a process loads.
+  [
+    ...['daemon/state-version', 'daemon/reload-groups', 'daemon/config-files', 'security/fuzz-authorization'],
+    ...['http/newest-versions', 'security/hostile-requests', 'security/size-limits', 'security/scoped-sockets'],
+    ...['security/audit', 'http/api-details'],
+  ],
+  [
+    ...['images/proxies', 'images/registries', 'security/authorization-start', 'daemon/validate'],
+    ...['daemon/prometheus', 'daemon/process', 'containers/cdi', 'containers/creation-defaults'],
+    'images/image-manifests',
   ],
   ['network/network', 'network/user-networks', 'network/names', 'network/foreign-bridges'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));

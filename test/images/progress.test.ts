@@ -1,12 +1,12 @@
 /** The progress of pulls, in both forms: what it promises to those who draw it holds for pulls of every kind. */
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, before, beforeEach, test } from 'node:test';
 import type { PullSubscription } from '../../src/actors/pull/pull-sequence.js';
 import { parseReference } from '../../src/images/reference.js';
+import { Cleanup } from '../support/cleanup.js';
 import { type FaultyServer, startFaultyServer } from '../support/faulty-registry.js';
 import { type BuiltImage, buildImage, type BuiltLayer, generatedLayer } from '../support/image-builder.js';
-import { Engine } from '../support/engine.js';
-import { engined } from '../support/engined.js';
+import { startEngine } from '../support/engine-with-image.js';
 import { open } from '../support/http.js';
 import { type Line, linesOf, type PullHarness, startPullHarness } from '../support/pull-harness.js';
 import { randomNumbers } from '../support/random-numbers.js';
@@ -242,9 +242,10 @@ test('a thousand readers of one pull all see it to its end', { timeout: 300_000 
   for (const { digest } of image.layers) assert.equal(begun.filter((line) => line.endsWith(digest)).length, 1);
 });
 
-test('the form is chosen by the Accept header', async () => {
-  const engine = await Engine.start(engined());
-  after(() => engine.discard());
+test('the form is chosen by the Accept header', async (context) => {
+  const cleanup = new Cleanup();
+  context.after(() => cleanup.run());
+  const engine = await startEngine(cleanup);
   publish(buildImage({ layers: pool.slice(0, 2) }), 'chosen');
   for (const [accept, type] of [
     ['application/vnd.engine.progress+json', 'application/vnd.engine.progress+json'],
