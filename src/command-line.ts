@@ -9,6 +9,9 @@ import { startUp } from './config/start-up.js';
 import type { DebugSignal } from './sys/process/debug-signal.js';
 import { BUILD } from './version.js';
 
+/** Tests run the bundle's daemon with faults in it. */
+export { injectFaults } from './actors/kit/faults.js';
+
 const versionText = BUILD.commit === '' ? BUILD.version : `${BUILD.version}, build ${BUILD.commit}`;
 
 /** Loads the daemon's parts. The build calls it too, to compile them beforehand. */

@@ -6,10 +6,8 @@
  */
 import { appendFileSync, existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { injectFaults } from '../../src/actors/kit/faults.js';
-import { runCommandLine } from '../../src/command-line.js';
-import { internal } from '../../src/errors/engine-error.js';
 import { DebugSignal } from '../../src/sys/process/debug-signal.js';
+import { injectFaults, runCommandLine } from './bundled-program.js';
 import { randomNumbers } from './random-numbers.js';
 
 const debugSignal = DebugSignal.hold();
@@ -51,7 +49,7 @@ injectFaults({
     if (![...kinds].some((kind) => name.includes(`.${kind}.`)) || !isDue(ODDS.effect)) return run();
     const how = OUTCOMES[random(OUTCOMES.length)] ?? 'ends late';
     note(`effect ${name} ${how}`);
-    if (how === 'fails') throw internal(`injected: ${name}`);
+    if (how === 'fails') throw new Error(`injected: ${name}`);
     if (how === 'hangs before its work') return new Promise(() => undefined);
     if (how === 'hangs after its work') {
       await run().catch(() => undefined);

@@ -4,9 +4,8 @@
  * file HANG_FILE names the effect, as `container.releasing before` or `after`, and says `hangs` when it is reached.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { injectFaults } from '../../src/actors/kit/faults.js';
-import { runCommandLine } from '../../src/command-line.js';
 import { DebugSignal } from '../../src/sys/process/debug-signal.js';
+import { injectFaults, runCommandLine } from './bundled-program.js';
 
 const debugSignal = DebugSignal.hold();
 const { HANG_FILE = '' } = process.env;
