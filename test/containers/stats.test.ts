@@ -96,7 +96,7 @@ test('one reading has everything, and its previous one a second before', async (
     '--pids-limit',
     '77',
     '--cpus',
-    '0.5',
+    '0.1',
     image,
     'sh',
     '-c',
@@ -115,7 +115,7 @@ test('one reading has everything, and its previous one a second before', async (
   assert.ok((found.memory_stats.usage ?? 0) > 0 && (found.memory_stats.usage ?? 0) <= 64 << 20);
   const { cpu_stats: cpu, precpu_stats: before } = found;
   const used = cpu.cpu_usage.total_usage - before.cpu_usage.total_usage;
-  assert.ok(used > 0 && used < elapsed * 1e6, `half a processor for ${elapsed} ms used ${used} ns`);
+  assert.ok(used > 0 && used < (elapsed * 1e6) / 2, `a tenth of a processor for ${elapsed} ms used ${used} ns`);
   assert.ok(cpu.throttling_data.periods > 0, JSON.stringify(cpu.throttling_data));
   assert.equal(cpu.online_cpus, cpus().length);
   const system = (cpu.system_cpu_usage ?? 0) - (before.system_cpu_usage ?? 0);
@@ -198,7 +198,7 @@ test('a container without a network of its own has no network counters', async (
 });
 
 test('a stream has a reading a second, each with the one before it', async () => {
-  await ok('run', '-d', '--name', 'web', '--cpus', '0.3', image, 'sh', '-c', BUSY);
+  await ok('run', '-d', '--name', 'web', '--cpus', '0.1', image, 'sh', '-c', BUSY);
   const [first, second, third] = await follow('web', 3);
   assert.ok(first && second && third);
   assert.equal(first.preread, NEVER);
@@ -250,14 +250,14 @@ test('a stopped container answers with zeros, and a stream of it waits for the n
 });
 
 test('docker stats shows what is used', async () => {
-  await ok('run', '-d', '--name', 'web', '--cpus', '0.3', '--memory', '64m', image, 'sh', '-c', BUSY);
+  await ok('run', '-d', '--name', 'web', '--cpus', '0.1', '--memory', '64m', image, 'sh', '-c', BUSY);
   const [name, cpu, memory, pids] = (
     await ok('stats', '--no-stream', '--format', '{{.Name}} {{.CPUPerc}} {{.MemUsage}} {{.PIDs}}')
   )
     .replaceAll(' / ', '/')
     .split(' ');
   assert.deepEqual([name, pids], ['web', '1']);
-  assert.ok(Number(cpu?.replace('%', '')) > 5, cpu);
+  assert.ok(Number(cpu?.replace('%', '')) > 1, cpu);
   assert.match(memory ?? '', /^[\d.]+[KM]iB\/64MiB$/);
   const session = new CliSession(engine, ['stats', 'web'], { terminal: { rows: 30, columns: 120 } });
   await session.output(/web +[1-9][\d.]*%/, 30_000);
