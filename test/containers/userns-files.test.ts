@@ -175,6 +175,21 @@ describe('files', () => {
     assert.equal(reply.status, onDockerd ? 500 : 400);
     assert.match(reply.text, message);
     if (!onDockerd) assert.notEqual((await attempt(remapped.engine, ['exec', 'plain', 'ls', '/beyond'])).status, 0);
+    // Nor are there directories without anything that was meant to be in them.
+    const refused = await call(remapped.engine.socketPath, 'PUT', '/containers/plain/archive?path=/', {
+      body: tarOf([
+        { path: 'empty', type: 'directory' },
+        { path: 'empty/implied/below', type: 'directory' },
+        { path: 'kept', type: 'directory' },
+        { path: 'kept/file', content: 'x' },
+        { path: 'in', type: 'directory' },
+        { path: 'empty/beyond', content: 'x', uid: 70_000 },
+      ]),
+      headers: { 'Content-Type': 'application/x-tar' },
+    });
+    assert.match(refused.text, message);
+    if (!onDockerd)
+      assert.equal(await ok('exec', 'plain', 'sh', '-c', 'ls -d /empty /kept/* /in 2>&-; true'), '/in\n/kept/file');
     const images = await ok('images', '-aq');
     const archive = archiveOf(oldArchive(buildImage({ layers: [buildLayer([beyond])] }), ['test/beyond:1']));
     assert.match(

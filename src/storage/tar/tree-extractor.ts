@@ -12,6 +12,7 @@ import {
   linkSync,
   mkdirSync,
   openSync,
+  rmdirSync,
   symlinkSync,
 } from 'node:fs';
 import { invalid } from '../../errors/engine-error.js';
@@ -49,6 +50,8 @@ type Xattrs = ReadonlyMap<string, Buffer> | undefined;
 
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+/** So many directories are taken away again when an archive is refused; more are not noted. */
+const MAX_MADE = 10_000;
 /** A name is cleared so often when something else takes it again at once. */
 const ATTEMPTS = 4;
 
@@ -71,6 +74,9 @@ export class TreeExtractor implements TarSink {
    * Times of directories, by path inside the root. They are set at the end, because entries in a directory change them.
    */
   readonly #directoryTimes = new Map<string, { readonly seconds: number; readonly nanoseconds: number }>();
+
+  /** Directories that were not there before, by path inside the root, each after the one that it is in. */
+  readonly #made: string[] = [];
 
   constructor(options: TreeExtractorOptions) {
     this.#options = options;
@@ -151,8 +157,28 @@ export class TreeExtractor implements TarSink {
       work();
     } catch (error) {
       this.close();
+      this.#removeEmpty();
       throw storageError(error, `unpacking ${quote(this.#parser.lastName)}`);
     }
+  }
+
+  /** Takes away the directories that were made for an archive that is refused, unless something is in them. */
+  #removeEmpty(): void {
+    for (const path of this.#made.splice(0).reverse()) {
+      let parent: number | undefined;
+      try {
+        parent = openInRoot(this.#options.rootFd, fsPath(parentOf(path) || '/'), O_PATH | constants.O_DIRECTORY);
+        rmdirSync(fsPath(`/proc/self/fd/${parent}/${path.slice(path.lastIndexOf('/') + 1)}`));
+      } catch {
+        // Something has come into it, so it stays, as does all that was unpacked before the fault.
+      } finally {
+        if (parent !== undefined) closeFd(parent);
+      }
+    }
+  }
+
+  #noteMade(path: string): void {
+    if (this.#made.length < MAX_MADE) this.#made.push(path);
   }
 
   #checkOverwrite(at: string, name: string, isDirectory: boolean): void {
@@ -180,7 +206,10 @@ export class TreeExtractor implements TarSink {
   #makeDirectory(at: string, name: string): void {
     let fd: number | undefined;
     for (let attempt = 1; fd === undefined; attempt++) {
-      if (!statOf(at)?.isDirectory()) this.#create(() => mkdirSync(fsPath(at), 0o700));
+      if (!statOf(at)?.isDirectory()) {
+        this.#create(() => mkdirSync(fsPath(at), 0o700));
+        this.#noteMade(this.#inRoot(name));
+      }
       try {
         fd = openSync(fsPath(at), OPEN_DIRECTORY);
       } catch (error) {
@@ -294,6 +323,7 @@ export class TreeExtractor implements TarSink {
       const at = `/proc/self/fd/${above}/${path.slice(path.lastIndexOf('/') + 1)}`;
       try {
         mkdirSync(fsPath(at), 0o755);
+        this.#noteMade(path);
       } catch (error) {
         // It is a dangling link, or the container was faster.
         if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
