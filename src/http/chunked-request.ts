@@ -5,12 +5,12 @@
  */
 import type { EngineError } from '../errors/engine-error.js';
 import { takeFromSocket } from '../sys/files/fd.js';
-import { ChunkedBody } from '../text/body-framing.js';
+import { ChunkedBody, type BodyFraming } from '../text/body-framing.js';
 import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import type { Peer } from './peer.js';
-import { LendingSocket, RawTransport, type RawSocket } from './raw-reply.js';
+import { LendingSocket, RawTransport, type RawSocket, type ReplyForm } from './raw-reply.js';
 
 /** Takes the head off the socket and runs its handler. The descriptor is given away unless this throws. */
 export function serveChunked(
@@ -23,7 +23,7 @@ export function serveChunked(
   takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
   const socket = new LendingSocket(fd);
   const framing = new ChunkedBody();
-  const transport = new ChunkedTransport(socket, peer, framing);
+  const transport = new ReceivingTransport(socket, peer, framing);
   const exchange = new HttpExchange(services, gate, transport, { found, method: found.route.method, head });
   socket.on('close', () => exchange.settle(true));
   exchange.run();
@@ -45,11 +45,12 @@ export function serveChunked(
   socket.resume();
 }
 
-class ChunkedTransport extends RawTransport {
+/** This transport lets its reader stop the body of the request, which comes from the raw socket. */
+export class ReceivingTransport extends RawTransport {
   readonly #socket: RawSocket;
 
-  constructor(socket: RawSocket, peer: Peer, body: ChunkedBody) {
-    super(socket, peer, body);
+  constructor(socket: RawSocket, peer: Peer, body: BodyFraming, form?: ReplyForm) {
+    super(socket, peer, body, form);
     this.#socket = socket;
   }
 

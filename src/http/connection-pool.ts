@@ -10,6 +10,7 @@ import { serveChunked } from './chunked-request.js';
 import { emptyLineBytes, HEAD_END, hasBareReturn, mayBecomeHead } from './header-lines.js';
 import { serveHijackRequest } from './hijack-request.js';
 import { onNextPoll } from './next-poll.js';
+import { readOldRequest, serveOld } from './old-request.js';
 import { peerOf, type Peer } from './peer.js';
 import { readPipelinedRequest, servePipelined, type PipelinedRequest } from './pipelined-request.js';
 import { RawSocket, RawTransport } from './raw-reply.js';
@@ -168,6 +169,8 @@ export class ConnectionPool {
     const direct = readDirectRequest(head, body, router, gate, () => connection.peer ?? peerOf(fd));
     if (direct !== undefined)
       return () => serverOf(direct)(this.#services, gate, fd, connection.peer ?? peerOf(fd), direct);
+    const old = readOldRequest(head, body, router, gate);
+    if (old !== undefined) return () => serveOld(this.#services, gate, fd, connection.peer ?? peerOf(fd), old);
     if (body === 'open') return parse(0);
     const length = end + HEAD_END.length + body;
     if (count < length && length <= PEEK_BYTES && mayWait) return 'part';

@@ -14,7 +14,16 @@ export interface RequestLine {
 
 /** Reads the first line of a head; returns undefined for anything but a plain request of HTTP 1.1. */
 export function readRequestLine(head: string): RequestLine | undefined {
-  const [, method, target] = /^([A-Z]+) (\/[!-~]*) HTTP\/1\.1(?:\r\n|$)/.exec(head) ?? [];
+  return requestLine(/^([A-Z]+) (\/[!-~]*) HTTP\/1\.1(?:\r\n|$)/.exec(head));
+}
+
+/** Does the same for a plain request of HTTP 1.0. */
+export function readOldRequestLine(head: string): RequestLine | undefined {
+  return requestLine(/^([A-Z]+) (\/[!-~]*) HTTP\/1\.0(?:\r\n|$)/.exec(head));
+}
+
+function requestLine(found: RegExpExecArray | null): RequestLine | undefined {
+  const [, method, target] = found ?? [];
   if (method === undefined || target === undefined) return undefined;
   const mark = target.indexOf('?');
   if (mark < 0) return { method, path: target, query: undefined };

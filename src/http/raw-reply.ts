@@ -68,16 +68,28 @@ export class LendingSocket extends RawSocket {
   }
 }
 
+/** How a reply must look for a client. */
+export interface ReplyForm {
+  /** The client wants to know the length of the body only. */
+  readonly isHead: boolean;
+  /** The client of HTTP/1.0 knows no chunks: a stream ends with the connection. */
+  readonly isChunked: boolean;
+}
+
+const USUAL_FORM: ReplyForm = { isHead: false, isChunked: true };
+
 export class RawTransport implements Transport {
   readonly peer: Peer;
   readonly #socket: RawSocket;
   readonly #body: BodyFraming | undefined;
+  readonly #form: ReplyForm;
 
   /** @param body is the body of the request while it may still be arriving; absent: all of it is there. */
-  constructor(socket: RawSocket, peer: Peer, body?: BodyFraming) {
+  constructor(socket: RawSocket, peer: Peer, body?: BodyFraming, form = USUAL_FORM) {
     this.#socket = socket;
     this.peer = peer;
     this.#body = body;
+    this.#form = form;
   }
 
   pause(): void {}
@@ -90,12 +102,12 @@ export class RawTransport implements Transport {
   }
 
   #send(head: ReplyHead, body: string | Uint8Array | undefined): void {
-    this.#socket.end(renderReply(head, body, { closing: true }));
+    this.#socket.end(renderReply(head, body, { closing: true, isHead: this.#form.isHead }));
     linger(this.#socket);
   }
 
   stream(head: ReplyHead, owner: StreamOwner): ResponseStream {
-    const stream = new RawResponseStream(head, owner);
+    const stream = new RawResponseStream(head, owner, this.#form.isChunked);
     stream.attach(this.#socket);
     return stream;
   }
@@ -116,9 +128,13 @@ export class RawResponseStream implements ResponseStream {
   #earlyBytes = 0;
   #socket: RawSocket | undefined;
 
-  constructor(head: ReplyHead, owner: StreamOwner) {
+  constructor(
+    head: ReplyHead,
+    owner: StreamOwner,
+    private readonly isChunked = true,
+  ) {
     this.#state = new StreamState(owner);
-    this.#early = [renderHead(head, 'Transfer-Encoding: chunked\r\n', true)];
+    this.#early = [renderHead(head, isChunked ? 'Transfer-Encoding: chunked\r\n' : '', true)];
   }
 
   get closed(): boolean {
@@ -162,6 +178,8 @@ export class RawResponseStream implements ResponseStream {
   }
 
   async lend(): Promise<number | undefined> {
+    // A descriptor is lent to those who write chunks.
+    if (!this.isChunked) return undefined;
     if (this.#socket === undefined) this.#state.fallBehind();
     await this.ready();
     const socket = this.#socket;
@@ -174,7 +192,7 @@ export class RawResponseStream implements ResponseStream {
 
   end(): void {
     if (this.closed) return;
-    this.#put('0\r\n\r\n');
+    if (this.isChunked) this.#put('0\r\n\r\n');
     this.#state.close(false);
     if (this.#socket !== undefined) this.#finish();
   }
@@ -199,7 +217,9 @@ export class RawResponseStream implements ResponseStream {
   #send(bytes: Uint8Array, onSent: (() => void) | undefined): number {
     const frame = `${bytes.length.toString(16)}\r\n`;
     let more: boolean;
-    if (bytes.length <= JOIN_BYTES) {
+    if (!this.isChunked) {
+      more = this.#put(bytes, onSent);
+    } else if (bytes.length <= JOIN_BYTES) {
       const joined = Buffer.allocUnsafe(frame.length + bytes.length + 2);
       joined.write(frame, 0, 'latin1');
       joined.set(bytes, frame.length);

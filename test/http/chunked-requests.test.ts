@@ -1,6 +1,7 @@
 /** Bodies in chunks, and replies that come before the end of a request: nothing is taken for a request that is none. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { RawConnection } from '../support/http.js';
 import { MIB, TestFront } from '../support/test-front.js';
 
@@ -164,4 +165,44 @@ test('a head that is refused is answered, also when bytes follow', async () => {
       assert.doesNotMatch(reply, /smuggled/);
     }
   }
+});
+
+test('requests of HTTP/1.0 are served, and nothing behind them is', async () => {
+  const reply = async (bytes: string, rest = ''): Promise<string> => {
+    const connection = await RawConnection.open(at.path);
+    connection.write(bytes);
+    await sleep(5);
+    if (rest !== '') connection.write(rest);
+    const all = (await connection.readToEnd()).toString();
+    connection.close();
+    return all;
+  };
+  const next = 'GET /at-once HTTP/1.1\r\nHost: x\r\n\r\n';
+  const json = 'Content-Type: application/json\r\nContent-Length: 7\r\n\r\n{"a":1}';
+  for (const [request, pattern] of [
+    ['GET /_ping HTTP/1.0\r\nConnection: keep-alive\r\n\r\n', /^HTTP\/1\.1 200 [^]*\r\nConnection: close\r\n\r\nOK$/],
+    [
+      'HEAD /_ping HTTP/1.0\r\nHost: x\r\n\r\n',
+      /^HTTP\/1\.1 200 [^]*\r\nContent-Length: 0\r\nConnection: close\r\n\r\n$/,
+    ],
+    ['GET /images/a/json?f=x HTTP/1.0\r\n\r\n', /\r\n\r\n{"name":"a","version":"[\d.]+","filter":"x"}\n$/],
+    [`POST /echo HTTP/1.0\r\n${json}`, /^HTTP\/1\.1 201 [^]*\r\n\r\n{"body":{"a":1},"header":0}\n$/],
+    [
+      'POST /wait HTTP/1.0\r\n\r\n',
+      /^HTTP\/1\.1 200 (?![^]*chunked)[^]*\r\nConnection: close\r\n\r\n{"StatusCode":0}\n$/,
+    ],
+    ['GET /nothing HTTP/1.0\r\n\r\n', /^HTTP\/1\.1 404 [^]*\r\n\r\n{"message":"page not found"}\n$/],
+    ['POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n', /^HTTP\/1\.1 505 /],
+    ['POST /echo HTTP/1.0\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}', /^HTTP\/1\.1 400 /],
+    ['POST /containers/a/attach HTTP/1.0\r\n\r\n', /^HTTP\/1\.1 505 /],
+    ['HEAD /nothing HTTP/1.0\r\n\r\n', /^HTTP\/1\.1 404 [^]*\r\nContent-Length: 29\r\nConnection: close\r\n\r\n$/],
+    ['GET _ping HTTP/1.0\r\n\r\n', /^HTTP\/1\.1 505 /],
+    ['GET http://x/_ping HTTP/1.1\r\nHost: x\r\n\r\n', /^HTTP\/1\.1 505 /],
+  ] as const) {
+    assert.match(await reply(request), pattern, request);
+    const crowded = await reply(request + next, next);
+    assert.doesNotMatch(crowded, /HTTP\/1\.1 204/, request);
+    assert.match(crowded, pattern, request);
+  }
+  assert.match(await reply(`POST /echo HTTP/1.0\r\n${json.slice(0, -2)}`, json.slice(-2)), /{"body":{"a":1},/);
 });
