@@ -48,11 +48,11 @@ export function unary<Input extends DescMessage, Output extends DescMessage>(
   handler: (input: MessageShape<Input>, context: CallContext) => Promise<MessageInitShape<Output>>,
 ): Served {
   const handle: handleUnaryCall<Buffer, Buffer> = (call, callback) => {
-    const aborter = new AbortController();
-    call.on('cancelled', () => aborter.abort());
+    const aborter = aborterOf(call);
     const context = contextOf(aborter, call);
     Promise.resolve()
       .then(() => step(`grpc.${method.name}`, () => handler(decode(method.input, call.request), context)))
+      .finally(() => (aborter.isOver = true))
       .then(
         (output) => callback(null, encode(method.output, output)),
         (error: unknown) => callback(statusOf(error)),
@@ -67,8 +67,7 @@ export function serverStream<Input extends DescMessage, Output extends DescMessa
   handler: (input: MessageShape<Input>, context: CallContext) => AsyncIterable<Buffer | MessageInitShape<Output>>,
 ): Served {
   const handle: handleServerStreamingCall<Buffer, Buffer> = (call) => {
-    const aborter = new AbortController();
-    call.on('cancelled', () => aborter.abort());
+    const aborter = aborterOf(call);
     call.on('error', () => aborter.abort());
     const send = async (): Promise<void> => {
       for await (const output of handler(decode(method.input, call.request), contextOf(aborter, call))) {
@@ -76,6 +75,7 @@ export function serverStream<Input extends DescMessage, Output extends DescMessa
         const bytes = Buffer.isBuffer(output) ? output : encode(method.output, output);
         if (!call.write(bytes)) await drained(call, aborter.signal);
       }
+      aborter.isOver = true;
       call.end();
     };
     step(`grpc.${method.name}`, send).catch((error: unknown) => {
@@ -135,6 +135,20 @@ export class GrpcServer {
     this.#injector.destroy();
     this.#server.forceShutdown();
   }
+}
+
+class CallAborter extends AbortController {
+  /** Nobody listens any more. */
+  isOver = false;
+}
+
+/** Every call is called cancelled in the end, when its stream is closed: the signal tells of those under way. */
+function aborterOf(call: NodeJS.EventEmitter): CallAborter {
+  const aborter = new CallAborter();
+  call.on('cancelled', () => {
+    if (!aborter.isOver) aborter.abort();
+  });
+  return aborter;
 }
 
 const same = (bytes: Buffer): Buffer => bytes;
