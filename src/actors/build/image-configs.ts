@@ -1,9 +1,10 @@
 /** Configurations of images, for who wants to know about an image without having its files. */
 import { isEngineError } from '../../errors/engine-error.js';
-import { imageFor } from '../../images/platform.js';
+import { imageFor, platformsOf } from '../../images/platform.js';
 import { parseReference, withDefaultTag } from '../../images/reference.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { BuildRequest } from '../../ports/build.js';
+import type { Image } from '../../ports/images.js';
 import type { Digest } from '../../ports/storage.js';
 import type { Platform } from '../../registry/platform.js';
 import type { RegistryQueries } from '../registry-session/queries.js';
@@ -29,9 +30,10 @@ export class ImageConfigs {
   ) {}
 
   /** Looks here first, unless `pull` is set. @throws EngineError as a pull does. */
-  async find({ name, platform, pull, credentials }: ImageQuestion, signal: AbortSignal): Promise<ImageAnswer> {
-    const present = pull ? undefined : await this.#present(name, platform);
+  async find(question: ImageQuestion, signal: AbortSignal): Promise<ImageAnswer> {
+    const present = await this.#present(question);
     if (present !== undefined) return present;
+    const { name, platform, credentials } = question;
     const reference = withDefaultTag(parseReference(name));
     const granted = await credentials(reference.domain);
     const known = (id: Digest): Promise<Buffer | undefined> => this.images.knownConfig(id);
@@ -39,11 +41,23 @@ export class ImageConfigs {
     return { digest, config: configBytes };
   }
 
-  async #present(name: string, platform: Platform | undefined): Promise<ImageAnswer | undefined> {
+  /** Returns the image that answers when it is here. Nothing is read: what it says of itself is in memory. */
+  present({ name, platform, pull }: ImageQuestion): Image | undefined {
+    if (pull) return undefined;
     try {
       const image = this.images.resolve(name);
-      const suitable = platform === undefined ? image : imageFor(image, platform);
-      return suitable && { digest: suitable.id, config: await this.images.configBytes(suitable) };
+      if (platform !== undefined) return imageFor(image, platform);
+      return platformsOf(image).find(({ configDigest }) => configDigest === image.configDigest);
+    } catch (error) {
+      if (isEngineError(error, 'not-found')) return undefined;
+      throw error;
+    }
+  }
+
+  async #present(question: ImageQuestion): Promise<ImageAnswer | undefined> {
+    const image = this.present(question);
+    try {
+      return image && { digest: image.id, config: await this.images.configBytes(image) };
     } catch (error) {
       if (isEngineError(error, 'not-found')) return undefined;
       throw error;

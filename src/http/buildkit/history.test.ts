@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { silentLog } from '../../../test/support/silent-log.js';
 import { BuildHistory, type BuildRecord, type HistoryLimits } from './history.js';
@@ -68,4 +68,5 @@ test('a build that has ended is found before it is on the disk, and its document
   await history.settled();
   const [kept] = (await new BuildHistory(root, LIMITS, silentLog).list()).ended;
   assert.deepEqual(kept, found);
+  assert.deepEqual(readdirSync(dirname(await history.begin(begun('early')))), [], 'files of the build before');
 });

@@ -82,8 +82,7 @@ export class BuildHistory {
     await this.#load();
     await this.#writing.get(record.ref);
     const directory = this.#directory(record.ref);
-    await rm(directory, { recursive: true, force: true });
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await makeEmpty(directory);
     this.#ended.delete(record.ref);
     this.#logBytes.delete(record.ref);
     this.#active.set(record.ref, record);
@@ -245,6 +244,14 @@ export class BuildHistory {
       await this.#drop(ref);
     }
   }
+}
+
+/** Makes a directory. Removes what is in its place, which a new build hardly ever finds. */
+async function makeEmpty(directory: string): Promise<void> {
+  const make = (): Promise<string | undefined> => mkdir(directory, { recursive: true, mode: 0o700 });
+  if ((await make()) !== undefined) return;
+  await rm(directory, { recursive: true, force: true });
+  await make();
 }
 
 /** A document under the name that its file has. */

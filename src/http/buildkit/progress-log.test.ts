@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { decode } from './grpc-messages.js';
-import { ProgressLog } from './progress-log.js';
+import { ProgressLog, readMessages } from './progress-log.js';
 import { StatusResponseSchema } from './proto/gen/control_pb.js';
 
 const MIB = 1024 * 1024;
@@ -47,4 +47,21 @@ test('a log that is long enough is not written on, and the newest lines are in m
   assert.deepEqual(numbers.slice(0, 10), ALL.slice(0, 10));
   assert.equal(numbers.at(-1), ALL.at(-1));
   assert.ok(numbers.length < 25, String(numbers.length));
+});
+
+test('a short log is read along from memory, and is written when the build ends', async () => {
+  const path = join(directory, 'short');
+  const progress = new ProgressLog(path);
+  const reading = progress.read();
+  const come: Buffer[] = [];
+  for (let number = 0; number < 3; number++) {
+    progress.log('sha256:1', 1, Buffer.from(`line ${number}`));
+    come.push((await reading.next()).value as Buffer);
+  }
+  assert.ok(!existsSync(path), 'written before the end');
+  await progress.end();
+  const kept: Buffer[] = [];
+  for await (const message of readMessages(path)) kept.push(message);
+  assert.deepEqual(kept, come);
+  assert.equal((await reading.next()).done, true);
 });

@@ -12,6 +12,8 @@ import { timestamp } from './timestamp.js';
 /** Events that come within this time share a message. */
 const GATHER_MS = 20;
 const GATHER_BYTES = 64 * 1024;
+/** So much is written at once: the whole log of a short build takes one write, when the build ends. */
+const WRITE_BYTES = 64 * 1024;
 /** So much stays in memory for those who read along. */
 const RECENT_BYTES = 1024 * 1024;
 /** So much waits for a slow disk before steps have to, and so much is kept when the disk takes nothing more. */
@@ -56,6 +58,9 @@ export class ProgressLog implements BuildObserver {
   #recent: Recent[] = [];
   #recentBytes = 0;
   #length = 0;
+  /** Pieces that the disk gets next: messages, each after its length. */
+  #unwritten: Buffer[] = [];
+  #unwrittenBytes = 0;
   #written = 0;
   #isEnded = false;
   /** The disk has refused a message, or has enough of them, so none that comes later is written. */
@@ -162,6 +167,7 @@ export class ProgressLog implements BuildObserver {
   async end(): Promise<void> {
     if (this.#isEnded) return this.#writing;
     this.#flush();
+    this.#write();
     this.#isEnded = true;
     this.#wake();
     await this.#writing;
@@ -229,23 +235,27 @@ export class ProgressLog implements BuildObserver {
     this.#recent.push({ offset: this.#length, message });
     this.#recentBytes += message.length;
     this.#length += LENGTH_BYTES + message.length;
-    this.#write(message);
+    const length = Buffer.alloc(LENGTH_BYTES);
+    length.writeUInt32BE(message.length);
+    this.#unwritten.push(length, message);
+    this.#unwrittenBytes += LENGTH_BYTES + message.length;
+    if (this.#unwrittenBytes >= WRITE_BYTES) this.#write();
     this.#wake();
   }
 
-  #write(message: Buffer): void {
-    const path = this.#path;
-    if (path === undefined) return;
+  #write(): void {
+    const [path, pieces, bytes] = [this.#path, this.#unwritten, this.#unwrittenBytes];
+    this.#unwritten = [];
+    this.#unwrittenBytes = 0;
+    if (path === undefined || bytes === 0) return;
     this.#writing = this.#writing.then(async () => {
       if (this.#written > this.#maxBytes) this.#isBroken = true;
       if (this.#isBroken) return this.#forget();
       // A disk that is full costs the oldest part of the log, not the build.
       try {
         this.#file ??= await open(path, 'w', 0o600);
-        const length = Buffer.alloc(LENGTH_BYTES);
-        length.writeUInt32BE(message.length);
-        await this.#file.writev([length, message], this.#written);
-        this.#written += LENGTH_BYTES + message.length;
+        await this.#file.writev(pieces, this.#written);
+        this.#written += bytes;
       } catch {
         this.#isBroken = true;
       }

@@ -6,7 +6,7 @@ import { dataLoss, isEngineError, notFound } from '../../../errors/engine-error.
 import { parseConfig } from '../../../images/config-document.js';
 import { platformsOf } from '../../../images/platform.js';
 import { chainOf } from '../../../ports/chain-id.js';
-import type { ImageConfigDocument } from '../../../ports/images.js';
+import type { Image, ImageConfigDocument } from '../../../ports/images.js';
 import type { Digest } from '../../../ports/storage.js';
 import { baseImage } from '../base-image.js';
 import { blamed, prefixed } from './failure.js';
@@ -75,18 +75,25 @@ export class BaseImages {
   }
 
   async #load(name: string, platform: Platform | undefined): Promise<BaseImage> {
-    const { deps, request, layers } = this.tools;
+    const { deps, request } = this.tools;
     const { pull, credentials } = request;
-    const { digest, config } = await deps.configs.find({ name, platform, pull, credentials }, this.signal);
+    const question = { name, platform, pull, credentials };
+    const here = deps.configs.present(question);
+    if (here !== undefined) return this.#held(name, platform, here);
+    const { digest, config } = await deps.configs.find(question, this.signal);
     const present = deps.images.get(digest);
     const configDigest = digestOf(config);
     const image = present && platformsOf(present).find((one) => one.configDigest === configDigest);
-    if (image === undefined) {
-      const document = parseConfig(config);
-      const topLayer = topOf(document);
-      const shown = pinned(name, digest);
-      return { name, shown, platform, id: configDigest, names: [], config: document, topLayer };
-    }
+    if (image !== undefined) return this.#held(name, platform, image);
+    const document = parseConfig(config);
+    const topLayer = topOf(document);
+    const shown = pinned(name, digest);
+    return { name, shown, platform, id: configDigest, names: [], config: document, topLayer };
+  }
+
+  /** Returns an image that is here, and stays until the build is over. */
+  #held(name: string, platform: Platform | undefined, image: Image): BaseImage {
+    const { deps, layers } = this.tools;
     const letGo = deps.images.hold(image.id);
     this.tools.atEnd(async () => letGo());
     if (image.topLayer !== undefined) layers.hold(image.topLayer);
