@@ -93,6 +93,10 @@ const SHARING = [
     ...['daemon/prometheus', 'daemon/process', 'containers/cdi', 'containers/creation-defaults'],
     'images/image-manifests',
   ],
+  [
+    ...['containers/runtimes', 'security/bad-input', 'security/hostile-archives', 'security/fuzz', 'build/run'],
+    ...['daemon/metrics', 'daemon/traces', 'build/cache'],
+  ],
   ['network/network', 'network/user-networks', 'network/names', 'network/foreign-bridges'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
 /** Names of files that take longest, though they are not the largest ones: mostly they wait. */
