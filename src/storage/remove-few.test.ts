@@ -9,7 +9,7 @@ import type { WorkerPool } from '../workers/pool.js';
 const root = mkdtempSync(join(tmpdir(), 'remove-few-'));
 after(() => rmSync(root, { recursive: true, force: true }));
 
-/** Makes a tree as of a container, with so many files beside a link out of it. Returns its path. */
+/** Makes a tree as of a container, with so many files beside a link out of it and five directories. */
 function makeTree(name: string, files: number): string {
   const tree = join(root, name);
   for (const path of ['diff/etc', 'work/work', 'merged']) mkdirSync(join(tree, path), { recursive: true });
@@ -23,6 +23,7 @@ test('trees of few files are deleted without a thread, and nothing that their li
   const trees = [makeTree('a', 3), makeTree('b', 0), join(root, 'gone')];
   assert.equal(await removeFew(trees), true);
   assert.deepEqual(readdirSync(root), ['kept']);
+  assert.equal(await removeFew([makeTree('most', 64 - 6)]), true);
   const link = join(root, 'link');
   symlinkSync(makeTree('target', 1), link);
   assert.equal(await removeFew([link]), false);
@@ -34,10 +35,11 @@ test('a thread deletes trees that hold more in all, names that are not text, and
   const workers = { run: async (_: string, { paths }: { paths: readonly string[] }) => void handed.push(paths) };
   const remove = (paths: readonly string[]): Promise<void> => removeTrees(workers as unknown as WorkerPool, paths);
   const [many, strange, file] = [makeTree('many', 70), makeTree('strange', 1), join(root, 'file')];
+  const oneMore = makeTree('one-more', 65 - 6);
   const halves = [makeTree('half', 35), makeTree('other-half', 35)];
   writeFileSync(Buffer.concat([Buffer.from(`${strange}/diff/`), Buffer.from([0xff])]), '');
   writeFileSync(file, '');
-  const orders = [[many], [strange], [file], halves];
+  const orders = [[many], [oneMore], [strange], [file], halves];
   for (const paths of orders) await remove(paths);
   assert.deepEqual(handed, orders);
   // Too many are not even begun with.
