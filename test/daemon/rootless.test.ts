@@ -30,7 +30,13 @@ import { freePort } from '../support/free-port.js';
 import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
 import { buildImage, buildLayer, busyboxEntries, everyFileType } from '../support/image-builder.js';
-import { makeOrdinaryUser, processesOfUser, rootlessEngine, type OrdinaryUser } from '../support/rootless.js';
+import {
+  makeOrdinaryUser,
+  processesOfUser,
+  rootlessEngine,
+  withEarlyNamespaces,
+  type OrdinaryUser,
+} from '../support/rootless.js';
 import { waitFor } from '../support/wait.js';
 
 const IMAGE = 'test/rootless:1';
@@ -331,7 +337,9 @@ test('nothing of the user runs when the last daemon without containers has ended
 });
 
 test('with fuse-overlayfs, images and what containers remove are the same', async (t) => {
-  const other = await Engine.start(rootlessEngine(user, ['--storage-driver', 'fuse-overlayfs']));
+  const other = await Engine.start(
+    rootlessEngine(user, ['--storage-driver', 'fuse-overlayfs'], [withEarlyNamespaces(user)]),
+  );
   t.after(() => other.close());
   await load(other, archive);
   const run = (...args: string[]): Promise<string> => engineOk(other, ['run', ...args]);

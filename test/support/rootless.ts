@@ -14,7 +14,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { EngineKind } from './engine.js';
 import { enterOwnEtc } from './own-etc.js';
@@ -89,6 +89,20 @@ export function rootlessEngine(
       return user.as(dir, 'env', ...env, 'engined-rootless', ...args);
     },
   };
+}
+
+/**
+ * Returns the variable PATH with a rootlesskit whose namespaces are said to be ready some looks before it has written
+ * which process is the first of them, as it can happen on a busy machine.
+ */
+export function withEarlyNamespaces({ script: launcher }: OrdinaryUser): string {
+  const programs = dirname(launcher);
+  const dir = join(programs, 'early');
+  mkdirSync(dir);
+  const real = execFileSync('which', ['rootlesskit'], { encoding: 'utf8' }).trim();
+  const script = `#!/bin/sh\nfor ready; do :; done\n: > "$ready"\nsleep 0.3\nexec ${real} "$@"\n`;
+  writeFileSync(join(dir, 'rootlesskit'), script, { mode: 0o755 });
+  return `PATH=${dir}:${programs}:/usr/local/bin:/usr/bin:/bin`;
 }
 
 /** Returns command lines of the processes that are the user's, as itself or by a subordinate id. */
