@@ -3,7 +3,7 @@ import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { lookup } from 'node:dns/promises';
 import { connect, isIPv6, type Socket } from 'node:net';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
-import { internal, messageOf } from '../../errors/engine-error.js';
+import { internal, isEngineError, messageOf } from '../../errors/engine-error.js';
 import { atNamedSocket } from '../../sys/net/named-socket.js';
 
 /** A server that works answers within this time. */
@@ -27,10 +27,10 @@ export type StreamTarget =
 /** Opens a stream. @throws EngineError internal, such as `dial tcp 127.0.0.1:514: connect: connection refused`. */
 export async function dialStream(target: StreamTarget, signal: AbortSignal): Promise<Socket> {
   if (target.network === 'tcp') return connected(connectTcp(target), target, signal);
-  const socket = await atNamedSocket(target.path, (path) => connect(path)).catch((error: Error) => {
-    throw dialError(target, error);
+  // It is listened to from the turn on in which it begins to connect, as a server of this machine accepts it at once.
+  return atNamedSocket(target.path, (path) => connected(connect(path), target, signal)).catch((error: Error) => {
+    throw isEngineError(error) ? error : dialError(target, error);
   });
-  return connected(socket, target, signal);
 }
 
 function connectTcp({ host, port, tls }: Extract<StreamTarget, { network: 'tcp' }>): Socket {
@@ -58,6 +58,7 @@ function connected(socket: Socket, target: StreamTarget, signal: AbortSignal): P
     };
     const timer = setTimeout(onTimeout, CONNECT_MS);
     signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) return onAbort();
     socket.once('error', fail);
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
       done();

@@ -6,15 +6,15 @@ import { open } from 'node:fs/promises';
 import { O_PATH } from '../files/open-in-root.js';
 
 /**
- * Calls `use` with another path of the socket, which can be connected to without any look-up, until it returns.
+ * Calls `use` with another path of the socket, which can be connected to without any look-up, until it is done.
  * @throws Error with the code that connect(2) would have: ENOENT, ECONNREFUSED when there is something else.
  */
-export async function atNamedSocket<T>(path: string, use: (place: string) => T): Promise<T> {
+export async function atNamedSocket<T>(path: string, use: (place: string) => T | Promise<T>): Promise<T> {
   const place = await open(path, O_PATH);
   try {
     if (!(await place.stat()).isSocket())
       throw Object.assign(new Error(`connect ${path}: connection refused`), { code: 'ECONNREFUSED' });
-    return use(`/proc/self/fd/${place.fd}`);
+    return await use(`/proc/self/fd/${place.fd}`);
   } finally {
     await place.close();
   }
