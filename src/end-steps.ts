@@ -18,6 +18,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['door of builds', ({ parts }) => parts.builder.door.close()],
   ['builds', ({ parts }) => parts.builder.builds.close()],
   ['containers', stopAll],
+  ['ended tasks', ({ parts }) => parts.lives.departures.allOver()],
   ['plugins', stopPlugins],
   ['history of builds', ({ parts }) => parts.builder.door.settled()],
   ['collection of the build cache', ({ parts }) => parts.builder.cacheGarbage.close()],

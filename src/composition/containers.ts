@@ -11,6 +11,7 @@ import { effectiveHostConfig } from '../actors/container/create/effective-host-c
 import type { ContainerDeps } from '../actors/container/deps.js';
 import { ContainerDirectory, type DirectoryDeps } from '../actors/container/directory.js';
 import { ContainerHolds } from '../actors/container/holds.js';
+import { Departures } from '../actors/container/life/departures.js';
 import { createContainerHooks } from '../actors/container/life/hooks.js';
 import { type LinkRefreshDeps, refreshLinks } from '../actors/container/network/link-refresh.js';
 import { ContainerServices } from '../actors/container/services.js';
@@ -46,6 +47,7 @@ export interface Containers {
   readonly views: ContainerViews;
   readonly deps: ContainerDeps;
   readonly ios: ContainerIoRegistry;
+  readonly departures: Departures;
   readonly hooks: ContainerHooks;
   readonly containers: ContainerDirectory;
   readonly services: ContainerServices;
@@ -60,12 +62,15 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
   const holds = new ContainerHolds(layers, base.seLinux);
   const deps = containerDeps(base, drivers, views, holds);
   const ios = new ContainerIoRegistry(deps);
+  const departures = new Departures();
   const hooks = createContainerHooks(deps, ios, (id, record) => views.publish(id, record));
   const execs = composeExecs(base, drivers, deps, hooks);
   const inFlight = new InFlight();
   const effects = inSteps(
     'actor',
-    createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) })),
+    createContainerEffects(deps, ios, departures, (record, signal) =>
+      hooks.emit('kill', record, { signal: String(signal) }),
+    ),
   );
   const noted = notedEffects(effects, inFlight, {
     started: (seconds) => metrics.containerStarted(seconds),
@@ -73,7 +78,12 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
     released: ({ id }) => execs.endOf(id),
   });
   const containers = new ContainerDirectory(
-    { ...directoryDeps(base, drivers, effects, inFlight), views, holds, draft: drafter(base, drivers, views) },
+    {
+      ...directoryDeps(base, drivers, effects, { inFlight, departures }),
+      views,
+      holds,
+      draft: drafter(base, drivers, views),
+    },
     createContainerMachine(noted, hooks, replies),
   );
   const services = composeServices(base, drivers, { deps, hooks, containers });
@@ -89,7 +99,18 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
       .map(({ id }) => id);
   const usages = new AllUsages(ids, (id) => statsFeeds.read(id));
   metrics.readUsages(() => usages.all());
-  const lives: Containers = { views, deps, ios, hooks, containers, services, execs, healthChecks, statsFeeds };
+  const lives: Containers = {
+    views,
+    deps,
+    ios,
+    departures,
+    hooks,
+    containers,
+    services,
+    execs,
+    healthChecks,
+    statsFeeds,
+  };
   followViews(base, drivers, lives);
   followTasks(base, drivers, lives);
   return lives;
@@ -133,7 +154,7 @@ function directoryDeps(
   { replies, log }: Base,
   { network, records, tasks }: Drivers,
   effects: ContainerEffects,
-  inFlight: InFlight,
+  { inFlight, departures }: { readonly inFlight: InFlight; readonly departures: Departures },
 ): Omit<DirectoryDeps, 'views' | 'holds' | 'draft'> {
   return {
     replies,
@@ -141,6 +162,7 @@ function directoryDeps(
     network,
     settled: async (id) => {
       await inFlight.settled(id, EFFECTS_LIMIT_MS);
+      await departures.over(id);
       await records.written(id);
     },
     saved: (id) => records.read(id),

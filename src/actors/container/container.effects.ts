@@ -10,6 +10,7 @@ import { removeContainer } from './effects/remove.js';
 import { startContainer } from './effects/start.js';
 import { stopContainer } from './effects/stop.js';
 import type { EffectTools } from './effects/tools.js';
+import type { Departures } from './life/departures.js';
 import { unpause } from './life/ended-task.js';
 import { rewire } from './network/networks.js';
 import type { ContainerIoRegistry } from './streams/container-io.js';
@@ -18,9 +19,10 @@ import type { ContainerIoRegistry } from './streams/container-io.js';
 export function createContainerEffects(
   deps: ContainerDeps,
   ios: ContainerIoRegistry,
+  departures: Departures,
   emitKill: (record: ContainerRecord, signal: number) => void,
 ): ContainerEffects {
-  const tools: EffectTools = { deps, ios };
+  const tools: EffectTools = { deps, ios, departures };
   const stopTools = { tasks: deps.tasks, emitKill };
   return {
     create: (record, signal, pace) => createContainer(tools, record, signal, pace),

@@ -5,6 +5,15 @@
 export class InFlight {
   readonly #byId = new Map<string, Set<Promise<unknown>>>();
 
+  /** Number of those who have an effect under way. */
+  get count(): number {
+    return this.#byId.size;
+  }
+
+  ids(): string[] {
+    return [...this.#byId.keys()];
+  }
+
   /** Notes an effect until it is settled, and returns it. */
   note<T>(id: string, work: Promise<T>): Promise<T> {
     const all = this.#byId.get(id) ?? new Set();

@@ -7,6 +7,7 @@ import { removeRoot } from '../mounts/root-place.js';
 import { closeSharedMemory } from '../mounts/shared-memory.js';
 import { VolumeUse } from '../mounts/volume-use.js';
 import { leaveNetworks } from '../network/networks.js';
+import type { ContainerIo } from '../streams/container-io.js';
 import { removeStreams } from '../streams/stream-files.js';
 import { logFailures, type EffectTools } from './tools.js';
 
@@ -21,9 +22,12 @@ export async function drainContainer({ deps, ios }: EffectTools, { id }: Contain
   await Promise.all([ios.get(id).drained(DRAIN_LIMIT_MS), deps.records.written(id)]);
 }
 
-/** Writes the record of the exit, then frees networks, task and mounts; a part that fails does not keep the others. */
+/**
+ * Writes the record of the exit, then frees networks, task and mounts; a part that fails does not keep the others. The
+ * task is often still being deleted when the others are done.
+ */
 export async function releaseContainer(tools: EffectTools, { record, told }: ReleaseInput): Promise<ContainerRecord> {
-  const { deps } = tools;
+  const { deps, departures } = tools;
   const telling = { ...deps, emit: tellUntold(deps, told) };
   const released: ContainerRecord = {
     ...record,
@@ -36,7 +40,7 @@ export async function releaseContainer(tools: EffectTools, { record, told }: Rel
   const results = await Promise.allSettled([
     networkGone,
     durable,
-    deps.tasks.delete(record.id).then(() => freeStreams(tools, record.id)),
+    hasOwnProcesses(record) ? departures.begin(record.id, taskGone(tools, record.id)) : taskGone(tools, record.id),
     deps.layers.unmount(record.id),
     new VolumeUse(telling, record).close(),
     closeSharedMemory(deps, record),
@@ -44,6 +48,19 @@ export async function releaseContainer(tools: EffectTools, { record, told }: Rel
   ]);
   logFailures(deps, record.id, 'releasing a stopped container', results);
   return released;
+}
+
+/** Returns whether all processes ended with the first one: in a namespace of others they live until the deletion. */
+function hasOwnProcesses({ hostConfig: { PidMode } }: ContainerRecord): boolean {
+  return PidMode !== 'host' && !PidMode.startsWith('container:');
+}
+
+/** Deletes the task of a dead container, then frees its streams. A failure is logged. */
+async function taskGone(tools: EffectTools, id: string): Promise<void> {
+  const { deps, ios } = tools;
+  const io = ios.get(id);
+  const results = await Promise.allSettled([deps.tasks.delete(id).then(() => freeStreams(deps, io, id))]);
+  logFailures(deps, id, 'deleting the task of a stopped container', results);
 }
 
 /**
@@ -72,8 +89,7 @@ function tellUntold(deps: ContainerDeps, told: ToldEvents): ContainerDeps['emit'
 }
 
 /** Closes the streams of the run, and removes FIFOs of execs that a killed shim left behind. */
-async function freeStreams({ deps, ios }: EffectTools, id: string): Promise<void> {
-  const io = ios.get(id);
+async function freeStreams(deps: ContainerDeps, io: ContainerIo, id: string): Promise<void> {
   await io.drained(DRAIN_LIMIT_MS);
   await io.close();
   await removeStreams(deps.ioRoot, id);

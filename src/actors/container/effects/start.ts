@@ -20,7 +20,7 @@ import { optional, type EffectTools } from './tools.js';
 
 /** Brings the task up; a failure takes everything back and says what clients are to see. */
 export async function startContainer(
-  { deps, ios }: EffectTools,
+  { deps, ios, departures }: EffectTools,
   before: ContainerRecord,
   signal: AbortSignal,
   pace: Pace,
@@ -30,6 +30,7 @@ export async function startContainer(
   const id = before.id;
   const volumes = new VolumeUse(deps, before);
   const userns = usernsMaps(deps, before);
+  await departures.over(id);
   try {
     const confined = { ...before, appArmorProfile: deps.specs.appArmorProfile(effectiveHostConfig(before)) };
     const starting = withState(confined, { status: 'starting', startedAt: now(), error: '', oomKilled: false });

@@ -1,10 +1,12 @@
 /** The effects of containers work with these tools. */
 import type { ContainerDeps } from '../deps.js';
+import type { Departures } from '../life/departures.js';
 import type { ContainerIoRegistry } from '../streams/container-io.js';
 
 export interface EffectTools {
   readonly deps: ContainerDeps;
   readonly ios: ContainerIoRegistry;
+  readonly departures: Departures;
 }
 
 /**
