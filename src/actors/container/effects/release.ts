@@ -40,7 +40,7 @@ export async function releaseContainer(tools: EffectTools, { record, told }: Rel
   const results = await Promise.allSettled([
     networkGone,
     durable,
-    hasOwnProcesses(record) ? departures.begin(record.id, taskGone(tools, record.id)) : taskGone(tools, record.id),
+    departures.begin(record.id, taskGone(tools, record.id)),
     deps.layers.unmount(record.id),
     new VolumeUse(telling, record).close(),
     closeSharedMemory(deps, record),
@@ -48,11 +48,6 @@ export async function releaseContainer(tools: EffectTools, { record, told }: Rel
   ]);
   logFailures(deps, record.id, 'releasing a stopped container', results);
   return released;
-}
-
-/** Returns whether all processes ended with the first one: in a namespace of others they live until the deletion. */
-function hasOwnProcesses({ hostConfig: { PidMode } }: ContainerRecord): boolean {
-  return PidMode !== 'host' && !PidMode.startsWith('container:');
 }
 
 /** Deletes the task of a dead container, then frees its streams. A failure is logged. */
