@@ -164,6 +164,28 @@ test('filters in both forms, and nothing else', () => {
   assert.equal(parseFilters('{"name":["("]}').matchesPattern('name', '/web'), false);
 });
 
+test('each value of a filter that is there twice has the form of all, and the last one counts', () => {
+  const values = (text: string): readonly string[] => parseFilters(text).get('label');
+  assert.deepEqual(values('{"label":["a"],"label":["b"]}'), ['b']);
+  assert.deepEqual(values('{"label":{"a":true}, "label" : {"b":true}}'), ['b']);
+  assert.deepEqual(values('{"label":["a"],"label":null}'), []);
+  assert.deepEqual(values('{"label":{"a":true},"label":{"7 b\\":":true,"7 c":null}}'), ['7 b":', '7 c']);
+  assert.deepEqual(values('{"label":["a\\":","0 b"]}'), ['a":', '0 b']);
+  for (const bad of [
+    '{"label":["a"],"label":{"b":true}}',
+    '{"label":{"b":true},"label":["a"]}',
+    '{"label":[],"l\\u0061bel":{"b":true}}',
+    '{"label":["a"],"label":null,"name":{"b":true}}',
+    '{"label":1,"label":{"b":true}}',
+    '{"label":[1],"label":["b"]}',
+    '{"label":{"b":1,"b":true}}',
+    '{"label":{"b":1},"label":{"b":true}}',
+    '{"label":["a"],"label":["b"]} "c":',
+    '{"label":["a","b":]}',
+  ])
+    assert.throws(() => parseFilters(bad), /invalid filter/, bad);
+});
+
 test('a boolean filter has a value', () => {
   assert.equal(parseFilters('{}').flag('dangling'), undefined);
   assert.equal(parseFilters('{"dangling":["0"]}').flag('dangling'), false);

@@ -4,6 +4,8 @@ import { ownMember } from '../../text/own-member.js';
 import { compilePattern, type Pattern, PatternError } from '../../text/pattern.js';
 import { WorkBudget } from '../../text/work-budget.js';
 
+const BLANKS: ReadonlySet<string | undefined> = new Set([' ', '\t', '\n', '\r']);
+
 export class Filters {
   readonly #patterns = new Map<string, readonly Pattern[]>();
   readonly #budget = new WorkBudget('invalid filter');
@@ -88,7 +90,7 @@ export function parseFilters(text: string | undefined): Filters {
   if (text === undefined || text === '') return new Filters(new Map());
   let parsed: unknown;
   try {
-    parsed = JSON.parse(text);
+    parsed = JSON.parse(withNumberedNames(text));
   } catch (error) {
     throw invalid('invalid filter', { code: 'INVALID_FILTER', cause: error });
   }
@@ -97,7 +99,33 @@ export function parseFilters(text: string | undefined): Filters {
   const entries = Object.entries(parsed as Record<string, unknown>);
   // All keys have one form, because the known engine decodes the whole as the one or the other. Go takes null for both.
   const isListed = entries.some(([, value]) => Array.isArray(value));
-  return new Filters(new Map(entries.map(([key, value]) => [key, isListed ? listed(value) : marked(value)])));
+  // A key that is there twice has the last one of its values, of which each must be well formed.
+  return new Filters(
+    new Map(entries.map(([name, value]) => [unnumbered(name), isListed ? listed(value) : marked(value)])),
+  );
+}
+
+/** Returns JSON in which no object has two members of one name, of which the parser would drop the first one. */
+function withNumberedNames(text: string): string {
+  const pieces: string[] = [];
+  let behind = 0;
+  for (let at = text.indexOf('"'); at >= 0; at = text.indexOf('"', behind)) {
+    pieces.push(text.slice(behind, at + 1));
+    const from = at + 1;
+    behind = from;
+    while (behind < text.length && text[behind] !== '"') behind += text[behind] === '\\' ? 2 : 1;
+    behind++;
+    let next = behind;
+    while (BLANKS.has(text[next])) next++;
+    if (text[next] === ':') pieces.push(`${pieces.length} `);
+    pieces.push(text.slice(from, behind));
+  }
+  pieces.push(text.slice(behind));
+  return pieces.join('');
+}
+
+function unnumbered(name: string): string {
+  return name.slice(name.indexOf(' ') + 1);
 }
 
 function listed(value: unknown): readonly string[] {
@@ -111,7 +139,7 @@ function marked(value: unknown): readonly string[] {
   if (value === null) return [];
   if (typeof value !== 'object' || !Object.values(value).every((mark) => typeof mark === 'boolean' || mark === null))
     throw invalid('invalid filter', { code: 'INVALID_FILTER' });
-  return Object.keys(value);
+  return Object.keys(value).map(unnumbered);
 }
 
 /** Returns undefined for a text that is no pattern: then only an equal text can match, as in the known engine. */
