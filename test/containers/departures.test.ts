@@ -15,6 +15,8 @@ import { call, callJson } from '../support/http.js';
 import { processesOf } from '../support/leftovers.js';
 import { waitFor } from '../support/wait.js';
 
+/** Who waits for the gate when it should not would wait for ever. */
+const LIMIT = { timeout: 120_000 };
 /** So many deletions nobody waits for (src/actors/container/life/departures.ts). */
 const UNAWAITED = 4;
 
@@ -47,7 +49,11 @@ const api = <T>(method: string, path: string, status: number, json?: object): Pr
   callJson<T>(engine.socketPath, method, path, json === undefined ? {} : { json }, status);
 
 async function start(HostConfig: object = {}, name?: string): Promise<string> {
-  const json = { Image: image, Cmd: ['true'], HostConfig: { NetworkMode: 'none', Runtime: 'slow', ...HostConfig } };
+  const json = {
+    Image: image,
+    Cmd: ['echo', 'run'],
+    HostConfig: { NetworkMode: 'none', Runtime: 'slow', ...HostConfig },
+  };
   const query = name === undefined ? '' : `?name=${name}`;
   const { Id } = await api<{ Id: string }>('POST', `/containers/create${query}`, 201, json);
   await api('POST', `/containers/${Id}/start`, 204);
@@ -71,22 +77,26 @@ async function gone(id: string): Promise<void> {
   await waitFor('nothing to be left of the task', () => processes(id).length === 0 && !existsSync(state));
 }
 
-test('a removed container has given back its name, network and volume while its task is being deleted', async () => {
-  shut();
-  await api('POST', '/networks/create', 201, { Name: 'left' });
-  const id = await run({ NetworkMode: 'left', Binds: ['kept:/kept'] }, 'first');
-  await remove(id);
-  assert.equal((await call(engine.socketPath, 'GET', `/containers/${id}/json`)).status, 404);
-  await api('DELETE', '/networks/left', 204);
-  await api('DELETE', '/volumes/kept', 204);
-  const { Id: next } = await api<{ Id: string }>('POST', '/containers/create?name=first', 201, { Image: image });
-  await remove(next);
-  assert.notEqual(processes(id).length, 0, 'the runtime has deleted the task before');
-  open();
-  await gone(id);
-});
+test(
+  'a removed container has given back its name, network and volume while its task is being deleted',
+  LIMIT,
+  async () => {
+    shut();
+    await api('POST', '/networks/create', 201, { Name: 'left' });
+    const id = await run({ NetworkMode: 'left', Binds: ['kept:/kept'] }, 'first');
+    await remove(id);
+    assert.equal((await call(engine.socketPath, 'GET', `/containers/${id}/json`)).status, 404);
+    await api('DELETE', '/networks/left', 204);
+    await api('DELETE', '/volumes/kept', 204);
+    const { Id: next } = await api<{ Id: string }>('POST', '/containers/create?name=first', 201, { Image: image });
+    await remove(next);
+    assert.notEqual(processes(id).length, 0, 'the runtime has deleted the task before');
+    open();
+    await gone(id);
+  },
+);
 
-test('a start waits for the deletion of the task before', async () => {
+test('a start waits for the deletion of the task before', LIMIT, async () => {
   shut();
   const id = await run();
   const started = api('POST', `/containers/${id}/start`, 204);
@@ -96,11 +106,13 @@ test('a start waits for the deletion of the task before', async () => {
   open();
   await started;
   await api('POST', `/containers/${id}/wait`, 200);
+  const output = await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1`);
+  assert.equal(output.text.match(/run\n/g)?.length, 2);
   await remove(id);
   await gone(id);
 });
 
-test('of many deletions few are not waited for', async () => {
+test('of many deletions few are not waited for', LIMIT, async () => {
   shut();
   const ids: string[] = [];
   for (let index = 0; index < UNAWAITED + 2; index += 1) ids.push(await run());
@@ -115,7 +127,7 @@ test('of many deletions few are not waited for', async () => {
   for (const id of ids) await gone(id);
 });
 
-test('after a kill of the daemon the next one deletes the task of a removed container', async () => {
+test('after a kill of the daemon the next one deletes the task of a removed container', LIMIT, async () => {
   shut();
   const id = await run();
   await remove(id);
@@ -127,7 +139,7 @@ test('after a kill of the daemon the next one deletes the task of a removed cont
   await gone(id);
 });
 
-test('the end of the daemon waits for the deletion', async () => {
+test('the end of the daemon waits for the deletion', LIMIT, async () => {
   shut();
   const id = await run();
   await remove(id);

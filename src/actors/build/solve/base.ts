@@ -78,6 +78,9 @@ export class BaseImages {
     const { deps, request } = this.tools;
     const { pull, credentials } = request;
     const question = { name, platform, pull, credentials };
+    // The configuration in memory had the right digest when it was read or written. So the build is what it would be
+    // if its file was not damaged since, and stays whole: it has a configuration of its own, and holds the layers. The
+    // next start finds the damage and removes the image. A build then fetches it, and finds its steps in the cache.
     const here = deps.configs.present(question);
     if (here !== undefined) return this.#held(name, platform, here);
     const { digest, config } = await deps.configs.find(question, this.signal);
