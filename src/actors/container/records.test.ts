@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { ContainerRecord } from './container.record.js';
@@ -60,6 +63,27 @@ test('what was written for the run only is durable soon, but not after something
   t.mock.timers.tick(100);
   await records.written('one');
   assert.deepEqual(written, ['first for the run', 'first durably', 'second for the run', 'third durably']);
+});
+
+test('an urgent end becomes durable from the reserve, and not at all when its container is removed', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { io, written, finish } = heldWrites();
+  const urgent = (work: () => Promise<void>): Promise<void> => (written.push('urgently'), work());
+  const root = await mkdtemp(join(tmpdir(), 'records-'));
+  t.after(() => rm(root, { recursive: true }));
+  const records = new ContainerRecords(root, root, { ...io, urgent: urgent as RecordIo['urgent'] });
+  for (const isRemoved of [false, true]) {
+    const ended = records.saveForRunFirst(recordOf('ended'), true);
+    await turn();
+    finish();
+    await ended;
+    if (isRemoved) await records.remove('one');
+    t.mock.timers.tick(100);
+    await turn();
+    finish();
+    await records.written('one');
+  }
+  assert.deepEqual(written, ['ended for the run', 'urgently', 'ended durably', 'ended for the run']);
 });
 
 test('all who wait for one write hear that it has failed, also those whose record came with a later one', async (t) => {

@@ -45,12 +45,17 @@ const DURABLE_AFTER_MS = 100;
 /** The disk may be full. */
 const RETRY_MS = 5_000;
 
+interface Content {
+  readonly record: ContainerRecord;
+  readonly isUrgent: boolean;
+}
+
 interface Write {
   wanted: ContainerRecord | undefined;
   isUrgent: boolean;
   isForRun: boolean;
-  /** This record is written for the run only. */
-  ahead: ContainerRecord | undefined;
+  /** This is written for the run only. */
+  ahead: Content | undefined;
   timer: NodeJS.Timeout | undefined;
   running: Promise<void> | undefined;
   /** The last record that was written, or failed. */
@@ -103,10 +108,10 @@ export class ContainerRecords {
     return this.#save(record, false, true);
   }
 
-  /** Does that, and makes it durable a moment later unless another record has come until then. */
-  async saveForRunFirst(record: ContainerRecord): Promise<void> {
+  /** Does that, and makes it durable a moment later unless another record, or a removal, has come until then. */
+  async saveForRunFirst(record: ContainerRecord, urgent = false): Promise<void> {
     const write = this.#writeOf(record.id);
-    await this.saveForRun(record);
+    await this.#save(record, urgent, true);
     this.#makeDurableLater(record.id, write, DURABLE_AFTER_MS);
   }
 
@@ -155,21 +160,17 @@ export class ContainerRecords {
     write.isUrgent = false;
     write.isForRun = true;
     write.outcome = isForRun
-      ? this.#writeForRun(id, write, record)
+      ? this.#writeForRun(id, write, { record, isUrgent })
       : this.#makeDurable(id, write, { record, isUrgent });
     return write.outcome;
   }
 
-  async #writeForRun(id: string, write: Write, record: ContainerRecord): Promise<void> {
-    await this.io.writeForRun(this.#runFile(id), this.#file(id), record);
-    write.ahead = record;
+  async #writeForRun(id: string, write: Write, content: Content): Promise<void> {
+    await this.io.writeForRun(this.#runFile(id), this.#file(id), content.record);
+    write.ahead = content;
   }
 
-  async #makeDurable(
-    id: string,
-    write: Write,
-    { record, isUrgent }: { readonly record: ContainerRecord; readonly isUrgent: boolean },
-  ): Promise<void> {
+  async #makeDurable(id: string, write: Write, { record, isUrgent }: Content): Promise<void> {
     const save = (): Promise<void> => this.io.write(this.#file(id), record);
     try {
       await (isUrgent ? this.io.urgent(save) : save());
@@ -194,8 +195,7 @@ export class ContainerRecords {
   /** Makes what was written for the run durable, when all that came before is written. */
   #catchUp(id: string, write: Write): Promise<void> {
     return enqueue(write, async () => {
-      const { ahead: record } = write;
-      if (record) await this.#makeDurable(id, write, { record, isUrgent: false });
+      if (write.ahead) await this.#makeDurable(id, write, write.ahead);
     });
   }
 
@@ -307,7 +307,7 @@ export class ContainerRecords {
       if (record === undefined) return rm(path, { force: true });
       ahead.set(id, record as ContainerRecord);
       const write = this.#writeOf(id);
-      write.ahead = record as ContainerRecord;
+      write.ahead = { record: record as ContainerRecord, isUrgent: false };
       this.#makeDurableLater(id, write, DURABLE_AFTER_MS);
     });
     return ahead;

@@ -34,13 +34,9 @@ export async function releaseContainer(tools: EffectTools, { record, told }: Rel
     ports: [],
     networks: Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }])),
   };
-  const networkGone = deps.counted('release', () => leaveNetworks(telling, record));
-  networkGone.catch(() => undefined);
-  const { durable } = await saveEnd(deps, released);
   const results = await Promise.allSettled([
-    networkGone,
-    durable,
-    departures.begin(record.id, taskGone(tools, record.id)),
+    saveEnd(deps, released).then(() => departures.begin(record.id, taskGone(tools, record.id))),
+    deps.counted('release', () => leaveNetworks(telling, record)),
     deps.layers.unmount(record.id),
     new VolumeUse(telling, record).close(),
     closeSharedMemory(deps, record),
@@ -60,20 +56,15 @@ async function taskGone(tools: EffectTools, id: string): Promise<void> {
 
 /**
  * Resolves when the exit status survives a kill of the daemon, which the supervisor may forget then: with its machine
- * the supervisor forgets it anyway. The result waits until it is durable, which goes on meanwhile.
+ * the supervisor forgets it anyway. It becomes durable a moment later, unless the container is gone by then.
  */
-async function saveEnd(deps: ContainerDeps, released: ContainerRecord): Promise<{ readonly durable: Promise<void> }> {
-  const isKept = await deps.records.saveForRun(released).then(
-    () => true,
-    () => false,
-  );
-  const durable = deps.records
-    .save(released, true)
+async function saveEnd({ records, log }: ContainerDeps, released: ContainerRecord): Promise<void> {
+  await records
+    .saveForRunFirst(released, true)
+    .catch(() => records.save(released, true))
     .catch((error: unknown) =>
-      deps.log.error({ err: error, container: released.id }, 'the end of a container is not on disk'),
+      log.error({ err: error, container: released.id }, 'the end of a container is not on disk'),
     );
-  if (!isKept) await durable;
-  return { durable };
 }
 
 /** Tells of events, but not of those that an earlier daemon told. */
