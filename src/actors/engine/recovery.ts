@@ -67,9 +67,11 @@ export async function recoverContainers(deps: RecoveryDeps): Promise<void> {
   await Promise.all([
     ...running
       .filter(({ id }) => !known.has(id))
-      .map(async ({ id }) => {
-        log.warn({ container: id }, 'ending a task that belongs to no container');
-        await endTask(tasks, id).catch((error: unknown) =>
+      .map(async ({ id, status }) => {
+        // The daemon was killed between a removal's reply and the deletion of the dead task.
+        const isDead = status === 'stopped';
+        if (!isDead) log.warn({ container: id }, 'ending a task that belongs to no container');
+        await (isDead ? tasks.delete(id) : endTask(tasks, id)).catch((error: unknown) =>
           log.error({ err: error, container: id }, 'task not deleted'),
         );
         await removeStreams(ioRoot, id);
