@@ -1,7 +1,7 @@
 /** Serves accepted connections: it decides who reads each of them, and keeps the Apps of ended ones for the next. */
 import { closeFd, onceReadable, peekSocket, takeFromSocket } from '../sys/files/fd.js';
 import { watchArrivals } from '../sys/net/arrivals.js';
-import { startCounting, writableBytes } from '../sys/net/socket-progress.js';
+import { startCounting, untakenBytes, writableBytes } from '../sys/net/socket-progress.js';
 import { readDirectRequest, type DirectRequest } from './direct-request.js';
 import { messageBody } from './error-status.js';
 import { MALFORMED_HEAD_MESSAGE, statedBody, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
@@ -12,14 +12,17 @@ import { serveHijackRequest } from './hijack-request.js';
 import { onNextPoll } from './next-poll.js';
 import { readOldRequest, serveOld } from './old-request.js';
 import { peerOf, type Peer } from './peer.js';
-import { readPipelinedRequest, servePipelined, type PipelinedRequest } from './pipelined-request.js';
 import { RawSocket, RawTransport } from './raw-reply.js';
+import { readSingleRequest, serveSingle, type SingleRequest } from './single-request.js';
 import { serveUpload } from './upload-request.js';
 import { UwsConnection, type ConnectionOwner, type ConnectionServices } from './uws-connection.js';
-import { SMALL_REPLY_BYTES, type Parkable, type ParkedConnection } from './uws-parking.js';
+import { LOOKED_AT_AGAIN, SMALL_REPLY_BYTES, type Parkable, type ParkedConnection } from './uws-parking.js';
 
 /** The heads that are looked for are far smaller than this. */
 const PEEK_BYTES = 8192;
+
+/** A client that sends more of empty lines before a request sends no request. */
+const MOST_SKIPPED_BYTES = 1024;
 
 /** The pool waits this long for the rest of a request; then the parser goes on with it, at the client's pace. */
 const WHOLE_MS = 5_000;
@@ -152,15 +155,16 @@ export class ConnectionPool {
     const count = peekSocket(fd, this.#peeked);
     if (count === undefined) return 'nothing';
     if (count === 0) return () => closeFd(fd);
-    const parse = (requestBytes: number) => () => this.#app().adopt(connection, requestBytes);
+    const parse = (): void => this.#app().adopt(connection, 0);
     const received = this.#peeked.toString('latin1', 0, count);
-    const skipped = emptyLineBytes(received);
-    if (skipped > 0) return () => this.#skip(connection, skipped);
+    const { skipped = 0 } = connection;
+    const empty = emptyLineBytes(received);
+    if (empty > 0 && skipped <= MOST_SKIPPED_BYTES) return () => this.#skip(connection, empty);
     const end = received.indexOf(HEAD_END);
     // The library would wait for another end of the line until its limit.
-    if (hasBareReturn(end < 0 ? received : received.slice(0, end)))
+    if (empty > 0 || (received === '\r' && !mayWait) || hasBareReturn(end < 0 ? received : received.slice(0, end)))
       return () => this.#refuse(connection, MALFORMED_HEAD_MESSAGE);
-    if (end < 0) return mayWait && count < PEEK_BYTES && mayBecomeHead(received) ? 'part' : parse(0);
+    if (end < 0) return mayWait && count < PEEK_BYTES && mayBecomeHead(received) ? 'part' : parse;
     const head = received.slice(0, end);
     const body = statedBody(head);
     // The library refuses it too, but bytes behind the head would take the place of its reply.
@@ -171,26 +175,46 @@ export class ConnectionPool {
       return () => serverOf(direct)(this.#services, gate, fd, connection.peer ?? peerOf(fd), direct);
     const old = readOldRequest(head, body, router, gate);
     if (old !== undefined) return () => serveOld(this.#services, gate, fd, connection.peer ?? peerOf(fd), old);
-    if (body === 'open') return parse(0);
+    if (body === 'open') return parse;
     const length = end + HEAD_END.length + body;
     if (count < length && length <= PEEK_BYTES && mayWait) return 'part';
-    if (count === length && count < PEEK_BYTES) return parse(this.#isCounted(fd) ? count : 0);
-    const pipelined = readPipelinedRequest(head, body, fd, gate, router);
-    return pipelined === undefined ? parse(0) : () => this.#servePipelined(connection, pipelined);
+    return this.#judgeArrived(connection, head, body, count < PEEK_BYTES ? count : untakenBytes(fd));
   }
 
-  #servePipelined(connection: ParkedConnection, request: PipelinedRequest): void {
-    const { fd, gate, peer = peerOf(fd), answered } = connection;
-    // Other connections get their turn between the requests, however many a client has sent at once.
-    servePipelined(this.#services, { fd, gate, peer }, request, (again) =>
-      onNextPoll(() => this.#serve({ fd: again, gate, peer, answered })),
-    );
+  /** As `#judge`, for a request that need not be waited for. @param count so many bytes have arrived. */
+  #judgeArrived(connection: ParkedConnection, head: string, bodyBytes: number, count: number): () => void {
+    const { fd, gate, answered } = connection;
+    const length = head.length + HEAD_END.length + bodyBytes;
+    const parse = (): void => this.#app().adopt(connection, count === length && this.#isCounted(fd) ? count : 0);
+    if (count < length || (count === length && answered >= LOOKED_AT_AGAIN)) return parse;
+    const single = readSingleRequest(head, bodyBytes, this.#services.router, gate);
+    return single === undefined ? parse : () => this.#serveSingle(connection, single, count > length);
+  }
+
+  #serveSingle({ fd, gate, peer, answered }: ParkedConnection, request: SingleRequest, isFollowed: boolean): void {
+    serveSingle(this.#services, { fd, gate, peer, isFollowed }, request, (again) => {
+      const next = { fd: again, gate, peer, answered: isFollowed ? answered : answered + 1 };
+      // Other connections get their turn between the requests, however many a client has sent at once.
+      if (isFollowed) onNextPoll(() => this.#serve(next));
+      else this.#goOn(next);
+    });
+  }
+
+  /** Waits for a further request, which has probably not arrived. */
+  #goOn(connection: ParkedConnection): void {
+    try {
+      if (connection.gate.closing) closeFd(connection.fd);
+      else this.#awaitRequest(connection);
+    } catch (error) {
+      this.#giveUp(connection.fd, error);
+    }
   }
 
   /** Takes bytes that mean nothing off the socket; others get their turn before more is looked at. */
   #skip(connection: ParkedConnection, bytes: number): void {
     takeFromSocket(connection.fd, this.#peeked, bytes);
-    onNextPoll(() => this.#serve(connection));
+    const { skipped = 0 } = connection;
+    onNextPoll(() => this.#serve({ ...connection, skipped: skipped + bytes }));
   }
 
   /** Returns true when what the library reads is counted from now on, and a small reply leaves its buffers at once. */

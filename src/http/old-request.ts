@@ -12,7 +12,7 @@ import { HEAD_END, readHeaderLines, readOldRequestLine } from './header-lines.js
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import type { Peer } from './peer.js';
 import { LendingSocket } from './raw-reply.js';
-import { refuse } from './refusal.js';
+import { admit } from './refusal.js';
 import { KeptHead } from './request-head.js';
 import type { Resolution, Router } from './router.js';
 
@@ -45,24 +45,14 @@ export function readOldRequest(text: string, body: StatedBody, router: Router, g
 }
 
 /** Takes the head off the socket and runs its handler. The descriptor is given away unless this throws. */
-export function serveOld(
-  services: ExchangeServices,
-  gate: Gate,
-  fd: number,
-  peer: Peer,
-  { method, found, head, headBytes, bodyBytes }: OldRequest,
-): void {
+export function serveOld(services: ExchangeServices, gate: Gate, fd: number, peer: Peer, request: OldRequest): void {
+  const { method, head, headBytes, bodyBytes } = request;
   takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
   const socket = new LendingSocket(fd);
   const framing = new SizedBody(bodyBytes);
   const transport = new ReceivingTransport(socket, peer, framing, { isHead: method === 'HEAD', isChunked: false });
-  const objection = gate.objection(head, () => peer);
-  if (found.kind !== 'route' || objection !== undefined || gate.full) {
-    const refusal = refuse(found, objection, head.getQuery(), services.heads);
-    transport.reply(refusal.head, refusal.body);
-    services.observer?.refused(refusal.head.status);
-    return;
-  }
+  const found = admit(services, gate, transport, request);
+  if (found === undefined) return;
   const exchange = new HttpExchange(services, gate, transport, { found, method, head });
   socket.on('close', () => exchange.settle(true));
   exchange.run();

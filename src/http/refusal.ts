@@ -2,8 +2,12 @@
 import { MAX_API_VERSION, MIN_API_VERSION } from './api-version.js';
 import { messageBody } from './error-status.js';
 import type { Headers } from './exchange.js';
+import type { Gate } from './gate.js';
+import type { ExchangeServices } from './http-exchange.js';
+import type { RequestHead } from './request-head.js';
 import type { ReplyHead, ResponseHeads } from './response-head.js';
-import type { Resolution } from './router.js';
+import type { Resolution, RouteMatch } from './router.js';
+import type { Transport } from './transport.js';
 
 export interface Refusal {
   readonly head: ReplyHead;
@@ -11,11 +15,35 @@ export interface Refusal {
 }
 
 /**
+ * Returns the route of a request that may have a handler. Any other is answered, also when it cannot be told which it
+ * is, and has none.
+ */
+export function admit(
+  services: ExchangeServices,
+  gate: Gate,
+  transport: Pick<Transport, 'peer' | 'reply'>,
+  { found, head }: { readonly found: Resolution; readonly head: RequestHead },
+): RouteMatch | undefined {
+  let refusal: Refusal;
+  try {
+    const objection = gate.objection(head, () => transport.peer);
+    if (found.kind === 'route' && objection === undefined && !gate.full) return found;
+    refusal = refuse(found, objection, head.getQuery(), services.heads);
+  } catch (err) {
+    services.logger.error({ err }, 'a request could not be served');
+    refusal = { head: NOT_SERVED, body: messageBody(NOT_SERVED_MESSAGE) };
+  }
+  transport.reply(refusal.head, refusal.body);
+  services.observer?.refused(refusal.head.status);
+  return undefined;
+}
+
+/**
  * Replies to a request that is not served.
  * @param found what the router said; a route is refused because too many requests are in flight.
  * @param objection why the request may not even be looked at, if that is so.
  */
-export function refuse(
+function refuse(
   found: Resolution,
   objection: string | undefined,
   query: string | undefined,
@@ -57,6 +85,7 @@ export function refuse(
 
 /** The reply to requests that failed before they had a handler. */
 export const NOT_SERVED = jsonHead(500);
+export const NOT_SERVED_MESSAGE = 'the request could not be served';
 
 const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });
 

@@ -13,7 +13,7 @@ import { onNextPoll } from './next-poll.js';
 import { peerOf, type Peer } from './peer.js';
 import { messageBody } from './error-status.js';
 import { RawResponseStream, RawSocket, RawTransport } from './raw-reply.js';
-import { NOT_SERVED, refuse } from './refusal.js';
+import { admit, NOT_SERVED, NOT_SERVED_MESSAGE } from './refusal.js';
 import { KeptHead } from './request-head.js';
 import type { ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
@@ -226,8 +226,7 @@ export class UwsConnection implements Transport, Parkable {
   /** Answers a request whose handling has thrown; if a handler works on it already, the connection is ended instead. */
   #giveUp(res: HttpResponse): void {
     if (this.#res !== res) return;
-    if (this.#exchange === undefined)
-      this.#writeReply(res, NOT_SERVED, messageBody('the request could not be served'), true);
+    if (this.#exchange === undefined) this.#writeReply(res, NOT_SERVED, messageBody(NOT_SERVED_MESSAGE), true);
     else res.close();
   }
 
@@ -237,7 +236,6 @@ export class UwsConnection implements Transport, Parkable {
     const method = req.getCaseSensitiveMethod();
     this.#isHead = method === 'HEAD';
     const found = gate.resolve(this.#services.router, method, req.getUrl());
-    const objection = gate.objection(req, () => this.peer);
     this.#parking.requested(req, this.#fd, found.kind === 'route' && found.route.upload === 'precedes');
     const wasUnreadable = this.#isUnreadable;
     // The library takes trailers for a next request and does not check line ends in chunks. Where the client asks for
@@ -251,14 +249,11 @@ export class UwsConnection implements Transport, Parkable {
       this.#isUnreadable = true;
       this.#mayStillSend = false;
       this.#writeReply(res, UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE), true);
-    } else if (found.kind !== 'route' || objection !== undefined || gate.full) {
-      const { head, body } = refuse(found, objection, req.getQuery(), this.#services.heads);
-      this.reply(head, body);
-      this.#services.observer?.refused(head.status);
-    } else if (found.route.hijack === undefined) {
-      this.#serve(res, req, method, found, gate);
     } else {
-      this.#handOver(res, req, method, found, gate);
+      const match = admit(this.#services, gate, this, { found, head: req });
+      if (match === undefined) return;
+      if (match.route.hijack === undefined) this.#serve(res, req, method, match, gate);
+      else this.#handOver(res, req, method, match, gate);
     }
   }
 

@@ -14,8 +14,10 @@ export interface ParkedConnection {
   readonly fd: number;
   readonly gate: Gate;
   readonly peer: Peer | undefined;
-  /** Requests that the parser has answered. */
+  /** Requests that were answered, without those that had more behind them. */
   readonly answered: number;
+  /** Bytes of empty lines before the next request that were taken off the socket. */
+  readonly skipped?: number;
   /** No request has come yet. */
   readonly isFresh?: boolean;
 }
@@ -41,10 +43,10 @@ export interface ParkingOwner {
 }
 
 /**
- * After so many replies the connection is looked at again before the parser reads on, since what comes next may hijack
- * and have bytes behind it. One that goes on is of a client with many small requests, which should be fast.
+ * Before so many replies no parser reads on by itself, since what comes next may hijack and have bytes behind it. A
+ * connection that goes on is of a client with many small requests, which should be fast.
  */
-const LOOKED_AT_AGAIN = 4;
+export const LOOKED_AT_AGAIN = 4;
 
 /** A reply up to this size is out of the library's buffers at once, where four times as much can be written. */
 export const SMALL_REPLY_BYTES = 8 * 1024;
@@ -64,7 +66,7 @@ export class UwsParking {
     this.#owner = owner;
   }
 
-  /** Requests of the connection that the parser has answered, as far as they are counted. */
+  /** As `ParkedConnection` has it. */
   get answered(): number {
     return this.#answered;
   }

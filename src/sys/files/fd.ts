@@ -12,6 +12,7 @@ const F_SETFL = 4;
 const F_SETPIPE_SZ = 1031;
 const MSG_PEEK = 0x02;
 const MSG_DONTWAIT = 0x40;
+const MSG_NOSIGNAL = 0x4000;
 const EAGAIN = 11;
 const SHUT_RDWR = 2;
 
@@ -23,6 +24,9 @@ const close = libc.checked<[fd: number]>('close', 'int close(int fd)');
 const shutdown = libc.func<[fd: number, how: number]>('int shutdown(int fd, int how)');
 const recv = libc.func<[fd: number, buffer: Uint8Array, length: number, flags: number]>(
   'int64_t recv(int fd, void *buffer, size_t length, int flags)',
+);
+const send = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>(
+  'int64_t send(int fd, const void *bytes, size_t length, int flags)',
 );
 
 /**
@@ -74,6 +78,15 @@ export function takeFromSocket(fd: number, into: Uint8Array, length: number): vo
 /** Takes up to `length` bytes; else it behaves as `peekSocket`. */
 export function receiveFromSocket(fd: number, into: Uint8Array, length: number): number | undefined {
   return receive(fd, into, length, MSG_DONTWAIT);
+}
+
+/** Sends what a socket takes without waiting. @returns how many bytes. @throws EngineError code EPIPE, ECONNRESET. */
+export function sendToSocket(fd: number, bytes: Uint8Array): number {
+  const count = send(fd, bytes, bytes.length, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (count >= 0) return count;
+  const errno = libc.errno();
+  if (errno === EAGAIN) return 0;
+  throw syscallError('send', errno);
 }
 
 /** Calls back once when a descriptor can be read (or has failed), unless it is cancelled before. */

@@ -1,0 +1,228 @@
+/**
+ * Serves a request that is taken off the socket alone, so that what is behind it, or comes right after, waits in the
+ * kernel for the reply. The HTTP parser would take all of it at once: also the bytes of whoever hijacks the connection
+ * by a later request, and an empty line, behind which it finds no request any more. It also refuses a request that
+ * comes before the reply to the one before.
+ */
+import { Socket } from 'node:net';
+import { closeFd, duplicateFd, endConnection, onceEnded, sendToSocket, takeFromSocket } from '../sys/files/fd.js';
+import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
+import type { Gate, LiveConnection } from './gate.js';
+import { HEAD_END, readHeaderLines, readRequestLine } from './header-lines.js';
+import { HttpExchange, type ExchangeServices } from './http-exchange.js';
+import { peerOf, type Peer } from './peer.js';
+import { RawSocket, RawTransport, renderReply } from './raw-reply.js';
+import { admit } from './refusal.js';
+import { KeptHead } from './request-head.js';
+import type { ReplyHead } from './response-head.js';
+import type { ResponseStream } from './response-stream.js';
+import type { Resolution, Router } from './router.js';
+import type { StreamOwner, Transport } from './transport.js';
+
+/**
+ * A client that has sent more and says that this is all, or has left, still gets a reply that takes no longer than
+ * this. The two cases look the same, so a longer wait might be for nobody.
+ */
+const PATIENCE_MS = 5_000;
+
+/** Most replies come within this time, so that nobody has to look whether the client is still there. */
+const UNWATCHED_MS = 20;
+
+export interface SingleRequest {
+  readonly method: string;
+  readonly found: Resolution;
+  readonly head: KeptHead;
+  readonly headBytes: number;
+  readonly bodyBytes: number;
+}
+
+/**
+ * Reads a request that the socket holds as a whole. Returns undefined for whatever is unusual; the parser decides about
+ * that.
+ * @param text is its head without the empty line.
+ */
+export function readSingleRequest(
+  text: string,
+  bodyBytes: number,
+  router: Router,
+  gate: Gate,
+): SingleRequest | undefined {
+  if (bodyBytes > MAX_HIJACK_BODY_BYTES) return undefined;
+  const line = readRequestLine(text);
+  const headers = readHeaderLines(text.split('\r\n').slice(1));
+  if (line === undefined || headers === undefined || !headers.has('host') || headers.has('expect')) return undefined;
+  // The only options of a connection are to end it and to hijack it.
+  if (headers.has('connection') && headers.get('connection')?.toLowerCase() !== 'keep-alive') return undefined;
+  const { method, path, query } = line;
+  const found = gate.resolve(router, method, path);
+  if (found.kind === 'route' && (found.route.hijack !== undefined || found.route.upload === 'takes')) return undefined;
+  return {
+    method,
+    found,
+    head: new KeptHead(headers, path, query),
+    headBytes: text.length + HEAD_END.length,
+    bodyBytes,
+  };
+}
+
+/** A connection whose request arrived as a whole. */
+export interface SingleConnection {
+  readonly fd: number;
+  readonly gate: Gate;
+  /** The peer behind the socket, when that is not its other end. */
+  readonly peer: Peer | undefined;
+  /** More has arrived behind the request. */
+  readonly isFollowed: boolean;
+}
+
+/**
+ * Takes the request off the socket and replies. The descriptor is given away unless this throws.
+ * @param next gets the connection, perhaps by another descriptor, when the reply is out; it must not throw.
+ */
+export function serveSingle(
+  services: ExchangeServices,
+  connection: SingleConnection,
+  request: SingleRequest,
+  next: (fd: number) => void,
+): void {
+  const { fd, gate } = connection;
+  const { method, head, headBytes, bodyBytes } = request;
+  const bytes = Buffer.alloc(headBytes + bodyBytes);
+  takeFromSocket(fd, bytes, bytes.length);
+  const transport = new SingleTransport(connection, method === 'HEAD', next);
+  const found = admit(services, gate, transport, request);
+  if (found === undefined) return;
+  const exchange = new HttpExchange(services, gate, transport, { found, method, head });
+  if (bodyBytes > 0) exchange.body.push(bytes.subarray(headBytes), true);
+  exchange.run();
+  transport.onDeparture(() => exchange.abort());
+}
+
+/** This transport does not touch the socket before the reply. */
+class SingleTransport implements Transport, LiveConnection {
+  readonly idle = false;
+  readonly #connection: SingleConnection;
+  readonly #isHead: boolean;
+  readonly #next: (fd: number) => void;
+  #peer: Peer | undefined;
+  /** Descriptor of the connection until somebody else owns it. */
+  #fd: number | undefined;
+  /** The socket that sends the reply, when the kernel did not take all of it at once. */
+  #socket: Socket | undefined;
+  #departure: { cancel(): void } | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(connection: SingleConnection, isHead: boolean, next: (fd: number) => void) {
+    this.#connection = connection;
+    this.#fd = connection.fd;
+    this.#peer = connection.peer;
+    this.#isHead = isHead;
+    this.#next = next;
+    connection.gate.connections.add(this);
+  }
+
+  get peer(): Peer {
+    return (this.#peer ??= peerOf(this.#fd ?? -1));
+  }
+
+  pause(): void {}
+
+  resume(): void {}
+
+  /** Calls back when the client is gone and has no reply; one that has sent more may only have said that it is all. */
+  onDeparture(callback: () => void): void {
+    const { isFollowed } = this.#connection;
+    const watch = (fd: number): void => {
+      this.#departure = onceEnded(fd, () => {
+        this.#departure = undefined;
+        if (isFollowed) this.#timer = setTimeout(callback, PATIENCE_MS);
+        else callback();
+      });
+    };
+    const fd = this.#fd;
+    if (fd !== undefined) this.#timer = setTimeout(watch, UNWATCHED_MS, fd);
+  }
+
+  reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
+    if (this.#connection.gate.closing) return this.#replyLast(head, body);
+    const fd = this.#take();
+    const reply = renderReply(head, body, { closing: false, isHead: this.#isHead });
+    let sent = 0;
+    try {
+      sent = sendToSocket(fd, reply);
+    } catch {
+      // The client is gone.
+      closeFd(fd);
+      this.#connection.gate.connections.delete(this);
+      return;
+    }
+    if (sent < reply.length) return this.#sendRest(fd, reply.subarray(sent));
+    // In this order, so that the gate never seems idle in between.
+    this.#next(fd);
+    this.#connection.gate.connections.delete(this);
+  }
+
+  stream(head: ReplyHead, owner: StreamOwner, _bodyPending: boolean, unreadBytes?: number): ResponseStream {
+    const { peer } = this;
+    const fd = this.#take();
+    this.#connection.gate.connections.delete(this);
+    return new RawTransport(new RawSocket(fd, unreadBytes), peer).stream(head, owner);
+  }
+
+  takeSocket(): never {
+    throw new Error('the route does not declare that it hijacks');
+  }
+
+  abort(): void {
+    this.close();
+  }
+
+  close(): void {
+    this.#socket?.destroy();
+    if (this.#fd === undefined) return;
+    endConnection(this.#take());
+    this.#connection.gate.connections.delete(this);
+  }
+
+  /** Replies, and ends the connection when the client has read that. */
+  #replyLast(head: ReplyHead, body: string | Uint8Array | undefined): void {
+    const { peer } = this;
+    const socket = new RawSocket(this.#take());
+    this.#socket = socket;
+    for (const event of ['finish', 'close']) socket.once(event, () => this.#connection.gate.connections.delete(this));
+    new RawTransport(socket, peer, undefined, { isHead: this.#isHead, isChunked: true }).reply(head, body);
+  }
+
+  /** Sends the rest of a reply at the pace of the client. */
+  #sendRest(fd: number, rest: Uint8Array): void {
+    // It never reads, so what is behind the request stays where it is.
+    const socket = new Socket({ fd, readable: false, writable: true, allowHalfOpen: true });
+    this.#socket = socket;
+    socket.on('error', () => undefined);
+    socket.once('close', () => this.#connection.gate.connections.delete(this));
+    socket.write(rest, (error) => {
+      if (!error) this.#goOn(fd);
+      socket.destroy();
+    });
+  }
+
+  #goOn(fd: number): void {
+    let again: number;
+    try {
+      again = duplicateFd(fd);
+    } catch {
+      // There are no descriptors left: this connection cannot go on, the daemon can.
+      return;
+    }
+    this.#next(again);
+  }
+
+  #take(): number {
+    const fd = this.#fd;
+    if (fd === undefined) throw new Error('the connection is over');
+    this.#fd = undefined;
+    this.#departure?.cancel();
+    clearTimeout(this.#timer);
+    return fd;
+  }
+}
