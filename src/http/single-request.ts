@@ -7,6 +7,7 @@
 import { Socket } from 'node:net';
 import { closeFd, duplicateFd, endConnection, onceEnded, sendToSocket, takeFromSocket } from '../sys/files/fd.js';
 import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
+import { asksToClose } from './framing.js';
 import type { Gate, LiveConnection } from './gate.js';
 import { HEAD_END, readHeaderLines, readRequestLine } from './header-lines.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
@@ -51,8 +52,6 @@ export function readSingleRequest(
   const line = readRequestLine(text);
   const headers = readHeaderLines(text.split('\r\n').slice(1));
   if (line === undefined || headers === undefined || !headers.has('host') || headers.has('expect')) return undefined;
-  // The only options of a connection are to end it and to hijack it.
-  if (headers.has('connection') && headers.get('connection')?.toLowerCase() !== 'keep-alive') return undefined;
   const { method, path, query } = line;
   const found = gate.resolve(router, method, path);
   if (found.kind === 'route' && (found.route.hijack !== undefined || found.route.upload === 'takes')) return undefined;
@@ -89,7 +88,7 @@ export function serveSingle(
   const { method, head, headBytes, bodyBytes } = request;
   const bytes = Buffer.alloc(headBytes + bodyBytes);
   takeFromSocket(fd, bytes, bytes.length);
-  const transport = new SingleTransport(connection, method === 'HEAD', next);
+  const transport = new SingleTransport(connection, { isHead: method === 'HEAD', isLast: asksToClose(head) }, next);
   const found = admit(services, gate, transport, request);
   if (found === undefined) return;
   const exchange = new HttpExchange(services, gate, transport, { found, method, head });
@@ -98,11 +97,18 @@ export function serveSingle(
   transport.onDeparture(() => exchange.abort());
 }
 
+interface Wishes {
+  /** The client wants to know the length of the body only. */
+  readonly isHead: boolean;
+  /** The client wants the connection to end with the reply. */
+  readonly isLast: boolean;
+}
+
 /** This transport does not touch the socket before the reply. */
 class SingleTransport implements Transport, LiveConnection {
   readonly idle = false;
   readonly #connection: SingleConnection;
-  readonly #isHead: boolean;
+  readonly #wishes: Wishes;
   readonly #next: (fd: number) => void;
   #peer: Peer | undefined;
   /** Descriptor of the connection until somebody else owns it. */
@@ -112,11 +118,11 @@ class SingleTransport implements Transport, LiveConnection {
   #departure: { cancel(): void } | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(connection: SingleConnection, isHead: boolean, next: (fd: number) => void) {
+  constructor(connection: SingleConnection, wishes: Wishes, next: (fd: number) => void) {
     this.#connection = connection;
     this.#fd = connection.fd;
     this.#peer = connection.peer;
-    this.#isHead = isHead;
+    this.#wishes = wishes;
     this.#next = next;
     connection.gate.connections.add(this);
   }
@@ -144,9 +150,9 @@ class SingleTransport implements Transport, LiveConnection {
   }
 
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
-    if (this.#connection.gate.closing) return this.#replyLast(head, body);
+    if (this.#wishes.isLast || this.#connection.gate.closing) return this.#replyLast(head, body);
     const fd = this.#take();
-    const reply = renderReply(head, body, { closing: false, isHead: this.#isHead });
+    const reply = renderReply(head, body, { closing: false, isHead: this.#wishes.isHead });
     let sent = 0;
     try {
       sent = sendToSocket(fd, reply);
@@ -184,13 +190,16 @@ class SingleTransport implements Transport, LiveConnection {
     this.#connection.gate.connections.delete(this);
   }
 
-  /** Replies, and ends the connection when the client has read that. */
+  /**
+   * Replies, and ends the connection. What is behind the request is read, and has no effect: if it were left unread,
+   * the client would get a reset, perhaps in the place of the reply.
+   */
   #replyLast(head: ReplyHead, body: string | Uint8Array | undefined): void {
     const { peer } = this;
     const socket = new RawSocket(this.#take());
     this.#socket = socket;
     for (const event of ['finish', 'close']) socket.once(event, () => this.#connection.gate.connections.delete(this));
-    new RawTransport(socket, peer, undefined, { isHead: this.#isHead, isChunked: true }).reply(head, body);
+    new RawTransport(socket, peer, undefined, { isHead: this.#wishes.isHead, isChunked: true }).reply(head, body);
   }
 
   /** Sends the rest of a reply at the pace of the client. */

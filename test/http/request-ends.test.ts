@@ -1,13 +1,23 @@
 /** Where one request ends and the next begins, whenever the bytes between them arrive. */
 import assert from 'node:assert/strict';
-import { connect } from 'node:net';
+import { connect, type NetConnectOpts } from 'node:net';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { route } from '../../src/http/route.js';
 import { RawConnection } from '../support/http.js';
 import { TestFront } from '../support/test-front.js';
 
-const at = new TestFront();
+let unwanted = 0;
+const at = new TestFront([
+  route('POST', '/unwanted', (x) => {
+    unwanted++;
+    x.sendEmpty(204);
+  }),
+  route('GET', '/large', (x) => x.sendText(200, 'l'.repeat(LARGE))),
+]);
 
+/** Characters of a reply that is larger than what sockets hold. */
+const LARGE = 4_000_000;
 const PING = 'GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n';
 const POST = 'POST /optional HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n';
 const LATE = 'POST /late?q=1 HTTP/1.1\r\nHost: x\r\n\r\n';
@@ -74,4 +84,43 @@ test('a client that sends empty lines for ever is told off', async () => {
   connection.write('\r');
   assert.match((await connection.readToEnd()).toString(), /^HTTP\/1\.1 400 /);
   connection.close();
+});
+
+/** Sends pieces, one in every turn of the event loop. Returns all that comes, with the error that ended it, if any. */
+async function ending(target: NetConnectOpts, pieces: readonly string[]): Promise<{ reply: string; error: unknown }> {
+  const socket = connect({ ...target, allowHalfOpen: true });
+  let [reply, error]: [string, unknown] = ['', undefined];
+  socket.setEncoding('latin1').on('data', (text: string) => (reply += text));
+  socket.on('error', (cause) => (error = cause));
+  const end = Promise.race([once(socket, 'end').catch(() => undefined), once(socket, 'close')]);
+  for (const piece of pieces) {
+    socket.write(piece);
+    await turns(1);
+  }
+  await end;
+  socket.destroy();
+  return { reply, error };
+}
+
+test('a reply after which the connection ends is whole, whatever the client has sent behind the request', async () => {
+  const next = 'POST /unwanted HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n';
+  for (const target of [{ path: at.path }, { port: at.port, host: '127.0.0.1' }])
+    for (const close of ['Connection: close', 'connection: x, Close'])
+      for (const [line, end] of [
+        ['GET /_ping', 'OK'],
+        ['GET /large', 'l'.repeat(99)],
+        ['POST /late?q=1', '"q":"1"}\n'],
+        ['GET /nothing', 'page not found"}\n'],
+        ['POST /wait', '0\r\n\r\n'],
+      ] as const)
+        for (const behind of [[next], ['', next], ['', '', '', next, next], Array<string>(100).fill(next)]) {
+          const head = `${line} HTTP/1.1\r\nHost: x\r\n${close}\r\n\r\n`;
+          const { reply, error } = await ending(target, [`${head}${behind[0]}`, ...behind.slice(1)]);
+          const what = `${line}, ${close}, ${behind.length} behind it: ${reply.slice(0, 500)}`;
+          assert.equal(error, undefined, what);
+          assert.ok(reply.endsWith(end), what);
+          assert.equal(reply.split('HTTP/1.1 ').length, 2, what);
+          if (line === 'GET /large') assert.ok(reply.length > LARGE, what);
+        }
+  assert.equal(unwanted, 0);
 });
