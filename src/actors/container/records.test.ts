@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { ContainerRecord } from './container.record.js';
@@ -84,6 +84,23 @@ test('an urgent end becomes durable from the reserve, and not at all when its co
     await records.written('one');
   }
   assert.deepEqual(written, ['ended for the run', 'urgently', 'ended durably', 'ended for the run']);
+});
+
+test('what is written for the run counts until the container is taken away', async (t) => {
+  const root = await mkdtemp(join(tmpdir(), 'records-'));
+  t.after(() => rm(root, { recursive: true }));
+  const writeForRun = (path: string): Promise<void> => writeFile(path, '');
+  const records = new ContainerRecords(root, root, { ...heldWrites().io, writeForRun });
+  await records.createDir('one');
+  await records.saveForRun(recordOf('ended'));
+  const inTheWay = join(root, '.removed-one', 'file');
+  await mkdir(dirname(inTheWay));
+  await writeFile(inTheWay, '');
+  await assert.rejects(records.retire('one'), /ENOTEMPTY/);
+  assert.deepEqual((await readdir(root)).toSorted(), ['.removed-one', 'one', 'one.json']);
+  await rm(inTheWay);
+  await records.remove('one');
+  assert.deepEqual(await readdir(root), []);
 });
 
 test('all who wait for one write hear that it has failed, also those whose record came with a later one', async (t) => {

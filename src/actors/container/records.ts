@@ -214,8 +214,8 @@ export class ContainerRecords {
   }
 
   /**
-   * Takes the container off the disk, but for its record, which is kept where no container is looked for. It says to
-   * the next daemon that the removal may not have been told, until `forget`.
+   * Takes the container's directory away to where no container is looked for. Until `forget`, the record in it says to
+   * the next daemon that the removal may not have been told.
    */
   async retire(id: string): Promise<void> {
     const write = this.#writes.get(id);
@@ -224,20 +224,13 @@ export class ContainerRecords {
       write.outcome = undefined;
       await write.running?.catch(() => undefined);
       clearTimeout(write.timer);
-      if (write.ahead) await rm(this.#runFile(id), { force: true });
-      write.ahead = undefined;
-      this.#writes.delete(id);
     }
-    const trash = this.#trash(id);
-    const names = await rename(this.dir(id), trash).then(
-      () => readdir(trash),
-      (error: NodeJS.ErrnoException) => {
-        if (error.code !== 'ENOENT') throw error;
-        return [];
-      },
-    );
-    const others = names.filter((name) => name !== RECORD);
-    await Promise.all(others.map((name) => rm(join(trash, name), { recursive: true, force: true })));
+    await rename(this.dir(id), this.#trash(id)).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error;
+    });
+    // It counts until then: without it the container would be what it was some time before.
+    if (write?.ahead) await rm(this.#runFile(id), { force: true });
+    this.#writes.delete(id);
   }
 
   /** Removes what `retire` has kept. */
