@@ -97,6 +97,11 @@ const SHARING = [
     ...['containers/runtimes', 'security/bad-input', 'security/hostile-archives', 'security/fuzz', 'build/run'],
     ...['daemon/metrics', 'daemon/traces', 'build/cache'],
   ],
+  // So do these, whose daemons have users of their own.
+  [
+    ...['containers/userns', 'containers/userns-auto', 'containers/userns-files', 'containers/userns-options'],
+    ...['containers/userns-shown', 'build/run-userns'],
+  ],
   ['network/network', 'network/user-networks', 'network/names', 'network/foreign-bridges'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
 /** Names of files that take longest, though they are not the largest ones: mostly they wait. */
@@ -110,6 +115,15 @@ const LONG = new Set([
   ...['provenance', 'outputs', 'images-pull', 'gateway-modes', 'shutdown', 'drivers-agree', 'load', 'tls', 'traces'],
   ...['firewall-flush', 'upgrade', 'testcontainers', 'build-clients', 'userns-shown'],
   ...['multi-platform', 'stores', 'guides', 'network-flags', 'retries', 'userns', 'rootless', 'socket-activation'],
+]);
+/**
+ * Names of files that compute a quarter of their time at most. One of these runs beside the others at any time, which
+ * has less of the processors idle and slows the others down little. Together they take less than a whole run does, as
+ * several of them at its end would leave the processors idle.
+ */
+const WAITING = new Set([
+  ...['resume', 'managed-plugins', 'supervisor-restart', 'shim-death', 'loopback-ports', 'parallel-ranges', 'faults'],
+  ...['faults-transfers', 'output-kills'],
 ]);
 /**
  * The temporary files of tests are in memory where the machine has enough of it, because nobody waits for a disk then,
@@ -178,9 +192,13 @@ async function makeSeed() {
   });
 }
 
-/** Takes groups of files from the front of `queue` until it is empty. Each begins when what it needs is there. */
-async function work(queue, results) {
-  for (let group = queue.shift(); group !== undefined; group = queue.shift()) {
+/**
+ * Takes groups of files from the front of the first of `queues` that has any, until all are empty. Each begins when
+ * what it needs is there.
+ */
+async function work(queues, results) {
+  const next = () => queues.find((queue) => queue.length > 0)?.shift();
+  for (let group = next(); group !== undefined; group = next()) {
     await group.needs;
     results.set(group.files, await runFiles(group.files));
   }
@@ -211,8 +229,13 @@ async function runAll() {
     ...[...sharing, ...others.map((file) => [file])].map((files) => ({ files, needs: seed })),
   ].filter(({ files }) => files.length > 0);
   const results = new Map();
+  const waits = ({ files }) => files.length === 1 && WAITING.has(basename(files[0], '.test.js'));
+  const [waiting, computing] = [queue.filter(waits), queue.filter((group) => !waits(group))];
   const width = availableParallelism() * FILES_PER_PROCESSOR;
-  await Promise.all(Array.from({ length: width }, () => work(queue, results)));
+  await Promise.all([
+    work([waiting, computing], results),
+    ...Array.from({ length: width }, () => work([computing, waiting], results)),
+  ]);
   const again = [...results].filter(([, { failures }]) => failures.length > 0);
   const recovered = [];
   for (const [files, first] of again) {
