@@ -28,10 +28,18 @@ export function hasBody(head: FramingHead): boolean {
   return (length !== '' && length !== '0') || head.getHeader('transfer-encoding') !== '';
 }
 
-/** Returns true when a client wants the connection to end with the reply: its options are a list (RFC 9110, 7.6.1). */
-export function asksToClose(head: Pick<RequestHead, 'getHeader'>): boolean {
-  const options = head.getHeader('connection');
-  return options !== '' && options.split(',').some((option) => option.trim().toLowerCase() === 'close');
+/**
+ * Returns true when a client wants the connection to end with the reply: its options are a list (RFC 9110, 7.6.1),
+ * which may come in several headers.
+ */
+export function asksToClose(head: FramingHead): boolean {
+  // Nearly all requests end here. One whose first header of them is empty is answered as if there were no other.
+  if (head.getHeader('connection') === '') return false;
+  let asks = false;
+  head.forEach((name, value) => {
+    if (name === 'connection') asks ||= value.split(',').some((option) => option.trim().toLowerCase() === 'close');
+  });
+  return asks;
 }
 
 /**

@@ -18,7 +18,7 @@ test('names come in lower case, values without the blanks around them', () => {
   assert.deepEqual(read(), {});
 });
 
-test('what is no header line, or comes twice, is not taken', () => {
+test('what is no header line, or comes twice where that is not possible, is not taken', () => {
   for (const line of [
     '',
     'no colon',
@@ -32,8 +32,16 @@ test('what is no header line, or comes twice, is not taken', () => {
   ]) {
     assert.equal(read(line), undefined, JSON.stringify(line));
   }
-  assert.equal(read('A: b', 'a: c'), undefined);
+  for (const name of ['Host', 'Content-Length', 'Transfer-Encoding'])
+    assert.equal(read(`${name}: 1`, `${name.toLowerCase()}: 1`), undefined, name);
   assert.equal(read('__proto__: b', 'Constructor: c')?.['constructor'], 'c');
+});
+
+test('of a header that comes twice the first one counts, and of the options of a connection all', () => {
+  assert.deepEqual(read('A: b', 'Connection: x', 'a: c', 'connection:', 'CONNECTION: close'), {
+    a: 'b',
+    connection: 'x, , close',
+  });
 });
 
 test('a run of blanks costs as little as any other text of its length', () => {

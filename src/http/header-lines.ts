@@ -60,7 +60,13 @@ export function hasBareReturn(head: string): boolean {
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const VALUE = /^[\t -~\x80-\xff]*$/;
 
-/** Returns values by lower-case name; undefined when a line is not well formed or a name comes twice. */
+/** A head in which one of these names comes twice says two things about where it belongs or where its body ends. */
+const ONCE: ReadonlySet<string> = new Set(['host', 'content-length', 'transfer-encoding']);
+
+/**
+ * Returns values by lower-case name; undefined when a line is not well formed, or comes twice where that is not
+ * possible. Of others that come twice `addHeader` tells what counts.
+ */
 export function readHeaderLines(lines: readonly string[]): Map<string, string> | undefined {
   const headers = new Map<string, string>();
   for (const line of lines) {
@@ -68,10 +74,20 @@ export function readHeaderLines(lines: readonly string[]): Map<string, string> |
     if (colon < 0) return undefined;
     const name = line.slice(0, colon).toLowerCase();
     const value = withoutBlanks(line, colon + 1);
-    if (!NAME.test(name) || !VALUE.test(value) || headers.has(name)) return undefined;
-    headers.set(name, value);
+    if (!NAME.test(name) || !VALUE.test(value) || (ONCE.has(name) && headers.has(name))) return undefined;
+    addHeader(headers, name, value);
   }
   return headers;
+}
+
+/**
+ * Adds a header to others. The options of a connection are one list in all of its headers (RFC 9110, 5.3). Of any other
+ * that comes twice the first one counts, as in Go's `Header.Get`.
+ */
+export function addHeader(headers: Map<string, string>, lowerCaseName: string, value: string): void {
+  const first = headers.get(lowerCaseName);
+  if (first === undefined) headers.set(lowerCaseName, value);
+  else if (lowerCaseName === 'connection') headers.set(lowerCaseName, `${first}, ${value}`);
 }
 
 /** Returns the rest of a line from there on, without blanks and tabs at both ends. */

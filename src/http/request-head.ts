@@ -1,4 +1,5 @@
 /** A request's line and headers. */
+import { addHeader } from './header-lines.js';
 
 /**
  * The parts of a head. uWebSockets.js only lends them while its callback runs, so they are read lazily, and copied when
@@ -27,12 +28,10 @@ export class KeptHead implements RequestHead {
     this.#query = query;
   }
 
-  /** Copies a head. The first one of a repeated header counts, as in Go's `Header.Get`. */
+  /** Copies a head. Of repeated headers `addHeader` tells what counts. */
   static copy(head: RequestHead): KeptHead {
     const headers = new Map<string, string>();
-    head.forEach((name, value) => {
-      if (!headers.has(name)) headers.set(name, value);
-    });
+    head.forEach((name, value) => addHeader(headers, name, value));
     return new KeptHead(headers, head.getUrl(), head.getQuery());
   }
 

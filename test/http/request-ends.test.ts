@@ -124,3 +124,29 @@ test('a reply after which the connection ends is whole, whatever the client has 
         }
   assert.equal(unwanted, 0);
 });
+
+test('the options of a connection are those of all its headers, wherever the request comes', async () => {
+  for (const before of [0, 1, 6])
+    for (const fields of [
+      'Connection: keep-alive\r\nConnection: close',
+      'Connection: x, y\r\nX: y\r\nconnection: CLOSE',
+    ])
+      for (const line of ['GET /_ping', 'POST /optional', 'POST /late?q=1', 'POST /wait', 'GET /nothing']) {
+        const connection = await RawConnection.open(at.path);
+        for (let i = 0; i < before; i++) {
+          connection.write(PING);
+          await connection.readThrough('\r\n\r\nOK');
+        }
+        connection.write(`${line} HTTP/1.1\r\nHost: x\r\n${fields}\r\n\r\n`);
+        const reply = (await connection.readToEnd()).toString();
+        assert.match(reply, /^HTTP\/1\.1 [^]*\r\nConnection: close\r\n/, `${line} with ${fields} behind ${before}`);
+        connection.close();
+      }
+  // A second field that says nothing of an end changes nothing.
+  const connection = await RawConnection.open(at.path);
+  for (let i = 0; i < 6; i++) {
+    connection.write('GET /_ping HTTP/1.1\r\nHost: x\r\nConnection: x\r\nConnection: keep-alive\r\n\r\n');
+    await connection.readThrough('\r\n\r\nOK');
+  }
+  connection.close();
+});
