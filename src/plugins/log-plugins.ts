@@ -1,4 +1,5 @@
 /** Log drivers over the plugin protocol. They are managed plugins, because they share a directory with the daemon. */
+import { notFound } from '../errors/engine-error.js';
 import type { LogInfo, LogPlugin, LogPlugins, LogQuery } from '../ports/log-plugin.js';
 import type { RunningPlugin } from '../ports/managed-plugin.js';
 import { memberOf, PLUGIN_LIMITS } from './plugin-client.js';
@@ -44,6 +45,11 @@ class ProtocolLogPlugin implements LogPlugin {
     private readonly plugin: Plugin,
     readonly directory: string,
   ) {}
+
+  requireEnabled(): void {
+    if (this.plugin.managed === undefined)
+      throw notFound(`plugin ${JSON.stringify(this.plugin.id)} not found`, { code: 'PLUGIN' });
+  }
 
   async startLogging(fifo: string, info: LogInfo): Promise<void> {
     await this.plugin.ask('LogDriver.StartLogging', { File: `${SEEN_AT}/${fifo}`, Info: info }, LIMITS);

@@ -29,6 +29,8 @@ export interface LogQuery {
 export interface LogPlugin {
   /** Directory of the host in which only the daemon makes FIFOs. */
   readonly directory: string;
+  /** @throws EngineError conflict while the plugin is disabled, not-found when it is not installed any more. */
+  requireEnabled(): void;
   /** Tells the plugin to read a FIFO, by its name in the directory. @throws EngineError with the plugin's refusal. */
   startLogging(fifo: string, info: LogInfo): Promise<void>;
   stopLogging(fifo: string): Promise<void>;

@@ -168,6 +168,28 @@ describe('a managed log plugin', () => {
     );
   });
 
+  test('that is disabled for a while makes containers wait, and gets each line afterwards', async () => {
+    const script =
+      'echo before; until [ -e /go ]; do sleep 0.1; done; for i in 1 2 3; do echo away$i; done; sleep 1000';
+    const run = async (name: string): Promise<void> =>
+      void (await ok('run', '-d', '--name', name, '--log-driver', 'team/logs', image, 'sh', '-c', script));
+    const taken = (name: string): string[] =>
+      [...engine.log.matchAll(new RegExp(`/${name} took (\\w+)`, 'g'))].map(([, line = '']) => line);
+    for (const name of ['waits', 'leaves']) await run(name);
+    await waitFor('the first lines', () => [...taken('waits'), ...taken('leaves')].length === 2);
+    await ok('plugin', 'disable', '-f', 'team/logs');
+    for (const name of ['waits', 'leaves']) await goOn(name);
+    for (const name of ['waits', 'leaves'])
+      await waitFor('the copy', async () => (await ok('logs', name)) === 'before\naway1\naway2\naway3');
+    // One that ends does not wait for the plugin.
+    await ok('rm', '-f', 'leaves');
+    await ok('plugin', 'enable', 'team/logs');
+    await waitFor('all lines', () => taken('waits').length === 4);
+    assert.deepEqual(taken('waits'), ['before', 'away1', 'away2', 'away3']);
+    assert.deepEqual(taken('leaves'), ['before']);
+    await ok('rm', '-f', 'waits');
+  });
+
   test('that reads logs is asked for them, and no copy is kept', async () => {
     await ok('plugin', 'disable', '-f', 'team/logs');
     await ok('plugin', 'set', 'team/logs', 'args=reads');
@@ -182,6 +204,8 @@ describe('a managed log plugin', () => {
     const left = call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1&tail=0`);
     const gone = await open(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1&tail=1`);
     gone.message.on('error', () => undefined);
+    // One that leaves before the plugin was asked is not told anything.
+    await waitFor('the plugin to be asked', () => engine.log.split('/told asked for').length - 1 === 4);
     gone.close();
     const told = (): number => engine.log.split('/told was told').length - 1;
     await waitFor('the plugin to hear that a follower left', () => told() === 3);

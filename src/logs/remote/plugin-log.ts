@@ -5,7 +5,7 @@ import { rm } from 'node:fs/promises';
 import { Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { internal } from '../../errors/engine-error.js';
+import { internal, isEngineError } from '../../errors/engine-error.js';
 import type { LogInfo, LogPlugin } from '../../ports/log-plugin.js';
 import type { LoggedContainer } from '../../ports/logs.js';
 import { makeFifo } from '../../sys/files/inode.js';
@@ -17,6 +17,8 @@ import { DEFAULT_BATCH, type RemoteRecord, type RemoteSink } from './remote-sink
 const PATIENCE_MS = 2_000;
 const RETRY_MS = 20;
 const MAX_ATTEMPTS = 3;
+/** A plugin that is away is asked again after this time. */
+const AWAY_MS = 1_000;
 
 interface Pipe {
   readonly name: string;
@@ -39,7 +41,7 @@ export async function openPluginSink(plugin: LogPlugin, container: LoggedContain
         } catch (error) {
           if (signal.aborted || attempt >= MAX_ATTEMPTS) throw error;
         }
-        pipe = (await openAgain(plugin, pipe, signal)) ?? (await replacePipe(plugin, pipe, info));
+        pipe = (await openAgain(plugin, pipe, signal)) ?? (await replacePipe(plugin, pipe, info, signal));
       }
     },
     close() {
@@ -70,10 +72,27 @@ async function openAgain(
   return undefined;
 }
 
-/** The plugin was started again, and has forgotten what it read. */
-async function replacePipe(plugin: LogPlugin, pipe: Pipe, info: LogInfo): Promise<Pipe> {
+/**
+ * Opens a FIFO for a plugin that was started again, and has forgotten what it read. One that is disabled, or does not
+ * answer, is waited for: it may come back, and the container waits as for one that does not read.
+ */
+async function replacePipe(plugin: LogPlugin, pipe: Pipe, info: LogInfo, signal: AbortSignal): Promise<Pipe> {
   await removePipe(plugin, pipe);
-  return openPipe(plugin, info);
+  for (;;) {
+    try {
+      plugin.requireEnabled();
+      return await openPipe(plugin, info, signal);
+    } catch (error) {
+      if (signal.aborted || !isAway(error)) throw error;
+    }
+    await sleep(AWAY_MS, undefined, { signal });
+  }
+}
+
+/** While a plugin is disabled its directory is gone. */
+function isAway(error: unknown): boolean {
+  if (isEngineError(error)) return ['unavailable', 'deadline', 'conflict'].includes(error.kind);
+  return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }
 
 function writerOf(fd: number): Socket {
@@ -83,7 +102,7 @@ function writerOf(fd: number): Socket {
   return socket;
 }
 
-async function openPipe(plugin: LogPlugin, info: LogInfo): Promise<Pipe> {
+async function openPipe(plugin: LogPlugin, info: LogInfo, signal?: AbortSignal): Promise<Pipe> {
   const name = randomBytes(32).toString('hex');
   const path = join(plugin.directory, name);
   makeFifo(path);
@@ -91,7 +110,7 @@ async function openPipe(plugin: LogPlugin, info: LogInfo): Promise<Pipe> {
   const reader = openPipeEnd(path, constants.O_RDWR);
   const pipe = { name, socket: writerOf(openPipeEnd(path, constants.O_WRONLY)), openedAt: performance.now() };
   try {
-    await plugin.startLogging(name, info);
+    await unlessAborted(signal, plugin.startLogging(name, info));
   } catch (error) {
     await removePipe(plugin, pipe);
     throw error;
@@ -115,13 +134,22 @@ async function removePipe({ directory }: LogPlugin, { name, socket }: Pipe): Pro
 }
 
 function write(socket: Socket, bytes: Buffer, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error);
-    signal.addEventListener('abort', onAbort, { once: true });
-    socket.write(bytes, (error) => {
-      signal.removeEventListener('abort', onAbort);
-      if (error) reject(error);
-      else resolve();
-    });
+  const written = new Promise<void>((resolve, reject) => {
+    socket.write(bytes, (error) => (error ? reject(error) : resolve()));
   });
+  return unlessAborted(signal, written);
+}
+
+/** The work is not waited for any longer when the signal aborts. */
+async function unlessAborted(signal: AbortSignal | undefined, work: Promise<void>): Promise<void> {
+  let onAbort = (): void => undefined;
+  const aborted = new Promise<never>((_resolve, reject) => {
+    onAbort = () => reject(signal?.reason as Error);
+  });
+  signal?.addEventListener('abort', onAbort, { once: true });
+  try {
+    await Promise.race([work, aborted]);
+  } finally {
+    signal?.removeEventListener('abort', onAbort);
+  }
 }
