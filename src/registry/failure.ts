@@ -63,6 +63,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EPROTO: 'server gave HTTP response to HTTPS client',
 };
 const TLS_CODES = /^(CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|ERR_TLS_|ERR_SSL_)/;
+const OUT_OF_TIME: ReadonlySet<string | undefined> = new Set(['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID']);
 
 /** Makes the error for a failure of the network. EngineErrors pass unchanged. */
 export function transportError(request: Requested, error: unknown): EngineError {
@@ -95,11 +96,13 @@ export function tooManyRedirects(request: Requested, location: string, count: nu
 
 /** Adds what the operator can do about a registry that was not declared insecure. */
 export function insecureAdvice(domain: string, certsDir: string, error: EngineError): EngineError {
-  return internal(
-    `${error.message}. Secure the registry, put its CA certificate into ${certsDir}/${domain}/ca.crt, ` +
-      `or start the daemon with --insecure-registry ${domain} if it serves plain HTTP or has an unknown CA`,
-    { code: 'REGISTRY_NOT_SECURE', cause: error },
-  );
+  const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
+  // No CA makes a certificate valid at another time.
+  const advice = OUT_OF_TIME.has(code)
+    ? `Renew the certificate of the registry, or set the clock of this host, where it is ${new Date().toISOString()}`
+    : `Secure the registry, put its CA certificate into ${certsDir}/${domain}/ca.crt, ` +
+      `or start the daemon with --insecure-registry ${domain} if it serves plain HTTP or has an unknown CA`;
+  return internal(`${error.message}. ${advice}`, { code: 'REGISTRY_NOT_SECURE', cause: error });
 }
 
 interface ErrorItem {

@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
 import { after, before, test } from 'node:test';
 import { isEngineError } from '../../src/errors/engine-error.js';
+import { Authority } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { engineOk } from '../support/engine-commands.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
@@ -135,6 +136,29 @@ test('an unknown CA is refused with the advice what to do', { skip }, () =>
     });
   }),
 );
+
+test('a certificate that has expired is refused with other advice, since no CA helps', { skip }, async () => {
+  const authority = new Authority(dir, 'late');
+  const late = authority.issue('server', { usage: 'serverAuth', isExpired: true, altNames: `IP:${address}` });
+  const other = createServer({ key: await readFile(late.key), cert: await readFile(late.cert) }, serve);
+  await new Promise<void>((resolve) => other.listen(0, address, resolve));
+  try {
+    const place = `${address}:${(other.address() as AddressInfo).port}`;
+    await withHarness({}, (harness) =>
+      assert.rejects(harness.start(`${place}/app`), (error) => {
+        assert.ok(isEngineError(error) && error.code === 'REGISTRY_NOT_SECURE');
+        assert.match(
+          error.message,
+          /: certificate has expired\. Renew the certificate of the registry, or set the clock/,
+        );
+        assert.doesNotMatch(error.message, /ca\.crt|insecure/);
+        return true;
+      }),
+    );
+  } finally {
+    await new Promise((resolve) => other.close(resolve));
+  }
+});
 
 test('a CA in certs.d is trusted, on the main thread and in the workers', { skip }, async () => {
   const certsDir = join(dir, 'certs.d');
