@@ -140,6 +140,15 @@ const REFUSED: readonly [body: object, message: RegExp][] = [
   [
     {
       HostConfig: { NetworkMode: 'front' },
+      NetworkingConfig: {
+        EndpointsConfig: { front: { IPAMConfig: { LinkLocalIPs: ['10.1.1.1', 'fe80::1', '2001:db8::1'] } } },
+      },
+    },
+    /settings:\n\* invalid link-local IP address: 10\.1\.1\.1\n\* invalid link-local IP address: 2001:db8::1$/,
+  ],
+  [
+    {
+      HostConfig: { NetworkMode: 'front' },
       NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { IPv4Address: '0.0.0.0', IPv6Address: '::' } } } },
     },
     /^invalid endpoint settings:\n\* invalid IPv4 address: 0\.0\.0\.0\n\* invalid IPv6 address: ::\n\* no configured /,

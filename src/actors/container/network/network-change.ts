@@ -11,6 +11,9 @@ import type { ContainerRecord, EndpointRequest } from '../container.record.js';
 import { checkOneLine } from '../../../runtime/one-line.js';
 import { parseMacAddress } from '../../../text/mac-address.js';
 
+/** Nobody but the neighbours on a link uses these addresses (RFC 3927 and RFC 4291). */
+const LINK_LOCAL = ['169.254.0.0/16', 'fe80::/10'].map((subnet) => parseSubnet(subnet, 'subnet'));
+
 /** A change of one network; `network` is its name. */
 export type NetworkChange =
   | { readonly type: 'connect'; readonly network: string; readonly request: EndpointRequest }
@@ -72,9 +75,13 @@ function endpointProblems(
   if (IPv6Address && (addressFamily(IPv6Address) !== 6 || /^[0:]*$/.test(IPv6Address)))
     malformed.push(`invalid IPv6 address: ${IPv6Address}`);
   for (const address of LinkLocalIPs)
-    if (addressFamily(address) === 0) malformed.push(`invalid link-local IP address: ${address}`);
+    if (!isLinkLocal(address)) malformed.push(`invalid link-local IP address: ${address}`);
   malformed.push(...endpointOptionProblems(DriverOpts ?? {}));
   return { misplaced, malformed };
+}
+
+function isLinkLocal(address: string): boolean {
+  return addressFamily(address) !== 0 && LINK_LOCAL.some((subnet) => contains(subnet, address));
 }
 
 /** A network that the engine made has no subnet that a user could have chosen an address of. */
