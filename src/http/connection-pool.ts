@@ -7,7 +7,7 @@ import { messageBody } from './error-status.js';
 import { MALFORMED_HEAD_MESSAGE, statedBody, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
 import type { Gate, LiveConnection } from './gate.js';
 import { serveChunked } from './chunked-request.js';
-import { emptyLineBytes, HEAD_END, hasBareReturn, mayBecomeHead } from './header-lines.js';
+import { emptyLineBytes, HEAD_END, hasBareReturn, isOriginForm, mayBecomeHead } from './header-lines.js';
 import { serveHijackRequest } from './hijack-request.js';
 import { onNextPoll } from './next-poll.js';
 import { readOldRequest, serveOld } from './old-request.js';
@@ -175,6 +175,9 @@ export class ConnectionPool {
       return () => serverOf(direct)(this.#services, gate, fd, connection.peer ?? peerOf(fd), direct);
     const old = readOldRequest(head, body, router, gate);
     if (old !== undefined) return () => serveOld(this.#services, gate, fd, connection.peer ?? peerOf(fd), old);
+    // The library refuses it too, but bytes behind the head would take the place of its reply.
+    if (!isOriginForm(head) && !head.startsWith('OPTIONS * '))
+      return () => this.#refuse(connection, MALFORMED_HEAD_MESSAGE);
     if (body === 'open') return parse;
     const length = end + HEAD_END.length + body;
     if (count < length && length <= PEEK_BYTES && mayWait) return 'part';

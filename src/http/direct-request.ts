@@ -5,7 +5,7 @@
  */
 import type { StatedBody } from './framing.js';
 import type { Gate } from './gate.js';
-import { HEAD_END, readHeaderLines, readRequestLine } from './header-lines.js';
+import { HEAD_END, readHeaders, readRequestLine } from './header-lines.js';
 import type { Peer } from './peer.js';
 import { KeptHead } from './request-head.js';
 import type { RouteMatch, Router } from './router.js';
@@ -43,8 +43,8 @@ export function readDirectRequest(
   const isPlain = found.route.hijack === undefined && found.route.upload !== 'takes';
   if (isPlain ? body !== 'open' : !isUsual) return undefined;
 
-  const headers = readHeaderLines(text.split('\r\n').slice(1));
-  if (headers === undefined || !headers.has('host') || headers.has('expect')) return undefined;
+  const headers = readHeaders(text, line);
+  if (headers === undefined || headers.has('expect')) return undefined;
   const length = headers.get('content-length');
   if (length !== undefined && !/^\d{1,15}$/.test(length)) return undefined;
   const encoding = headers.get('transfer-encoding');

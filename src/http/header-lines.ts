@@ -10,25 +10,38 @@ export interface RequestLine {
   readonly method: string;
   readonly path: string;
   readonly query: string | undefined;
+  readonly version: '1.0' | '1.1';
+  /** The host of an absolute target, as clients send it to proxies: it counts in the place of the header. */
+  readonly host: string | undefined;
 }
 
 /** Reads the first line of a head; returns undefined for anything but a plain request of HTTP 1.1. */
 export function readRequestLine(head: string): RequestLine | undefined {
-  return requestLine(/^([A-Z]+) (\/[!-~]*) HTTP\/1\.1(?:\r\n|$)/.exec(head));
+  const line = readAnyRequestLine(head);
+  return line?.version === '1.1' ? line : undefined;
 }
 
-/** Does the same for a plain request of HTTP 1.0. */
-export function readOldRequestLine(head: string): RequestLine | undefined {
-  return requestLine(/^([A-Z]+) (\/[!-~]*) HTTP\/1\.0(?:\r\n|$)/.exec(head));
+/** Reads the first line of a head of HTTP 1.1 or 1.0. */
+export function readAnyRequestLine(head: string): RequestLine | undefined {
+  const [, method, target, version] = /^([A-Z]+) ([!-~]+) HTTP\/(1\.[01])(?:\r\n|$)/.exec(head) ?? [];
+  if (method === undefined || target === undefined || (version !== '1.0' && version !== '1.1')) return undefined;
+  const absolute = target.startsWith('/') ? undefined : ABSOLUTE.exec(target);
+  if (absolute === null) return undefined;
+  const [, host, rest = ''] = absolute ?? ['', undefined, target];
+  if (host !== undefined && !HOST.test(host)) return undefined;
+  const mark = rest.indexOf('?');
+  const [path, query] = mark < 0 ? [rest, undefined] : [rest.slice(0, mark), rest.slice(mark + 1)];
+  return { method, path: path === '' ? '/' : path, query, version, host };
 }
 
-function requestLine(found: RegExpExecArray | null): RequestLine | undefined {
-  const [, method, target] = found ?? [];
-  if (method === undefined || target === undefined) return undefined;
-  const mark = target.indexOf('?');
-  if (mark < 0) return { method, path: target, query: undefined };
-  return { method, path: target.slice(0, mark), query: target.slice(mark + 1) };
+/** Returns true when the target of a request begins as a path. */
+export function isOriginForm(head: string): boolean {
+  return head[head.indexOf(' ') + 1] === '/';
 }
+
+/** A target with a scheme and perhaps a user: its host, and what is behind that. */
+const ABSOLUTE = /^[A-Za-z][0-9A-Za-z+.-]*:\/\/(?:[^/?#@]*@)?([^/?#@]*)((?:[/?].*)?)$/;
+const HOST = /^(?:[0-9A-Za-z!$&'()*+,;=._~-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?$/;
 
 /**
  * Returns false for bytes that can't become a well-formed head, whatever follows them. It may return true for some of
@@ -78,6 +91,13 @@ export function readHeaderLines(lines: readonly string[]): Map<string, string> |
     addHeader(headers, name, value);
   }
   return headers;
+}
+
+/** Reads the headers of a head whose first line is known; also undefined when HTTP 1.1 asks for more of them. */
+export function readHeaders(head: string, { version, host }: RequestLine): Map<string, string> | undefined {
+  const headers = readHeaderLines(head.split('\r\n').slice(1));
+  if (headers === undefined || (version === '1.1' && !headers.has('host'))) return undefined;
+  return host === undefined || host === '' ? headers : headers.set('host', host);
 }
 
 /**

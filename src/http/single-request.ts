@@ -9,7 +9,7 @@ import { closeFd, duplicateFd, endConnection, onceEnded, sendToSocket, takeFromS
 import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
 import { asksToClose } from './framing.js';
 import type { Gate, LiveConnection } from './gate.js';
-import { HEAD_END, readHeaderLines, readRequestLine } from './header-lines.js';
+import { HEAD_END, readHeaders, readRequestLine } from './header-lines.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { peerOf, type Peer } from './peer.js';
 import { RawSocket, RawTransport, renderReply } from './raw-reply.js';
@@ -50,8 +50,8 @@ export function readSingleRequest(
 ): SingleRequest | undefined {
   if (bodyBytes > MAX_HIJACK_BODY_BYTES) return undefined;
   const line = readRequestLine(text);
-  const headers = readHeaderLines(text.split('\r\n').slice(1));
-  if (line === undefined || headers === undefined || !headers.has('host') || headers.has('expect')) return undefined;
+  const headers = line && readHeaders(text, line);
+  if (line === undefined || headers === undefined || headers.has('expect')) return undefined;
   const { method, path, query } = line;
   const found = gate.resolve(router, method, path);
   if (found.kind === 'route' && (found.route.hijack !== undefined || found.route.upload === 'takes')) return undefined;

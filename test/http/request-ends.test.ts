@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { connect, type NetConnectOpts } from 'node:net';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { BrowserGuard } from '../../src/http/browser-guard.js';
 import { route } from '../../src/http/route.js';
 import { RawConnection } from '../support/http.js';
 import { TestFront } from '../support/test-front.js';
@@ -149,4 +150,56 @@ test('the options of a connection are those of all its headers, wherever the req
     await connection.readThrough('\r\n\r\nOK');
   }
   connection.close();
+});
+
+test('an absolute target is served by its path, with its host, and nothing behind it is', async () => {
+  const json = 'Content-Type: application/json\r\n';
+  const long = `"${'a'.repeat(20_000)}"`;
+  const next = 'POST /unwanted HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n';
+  for (const [request, pattern] of [
+    ...['http://h', 'HTTP://u:p@h', 'https://h:1', 'foo://h', 'http://', 'http://[::1]:2'].map(
+      (before) => [`GET ${before}/_ping HTTP/1.1\r\nHost: x\r\n\r\n`, /^HTTP\/1\.1 200 [^]*\r\n\r\nOK$/] as const,
+    ),
+    ['GET http://h/images/a/json?f=x HTTP/1.0\r\n\r\n', /"filter":"x"}\n$/],
+    ['GET http://h/v1.99/_ping HTTP/1.1\r\nHost: x\r\n\r\n', /^HTTP\/1\.1 400 [^]*is too new/],
+    ['GET http://h?a=b HTTP/1.1\r\nHost: x\r\n\r\n', /^HTTP\/1\.1 404 /],
+    [
+      `POST http://h/echo HTTP/1.1\r\nHost: x\r\n${json}Content-Length: ${long.length}\r\n\r\n${long}`,
+      /aa","header":0}\n$/,
+    ],
+    [
+      `POST http://h/echo HTTP/1.1\r\nHost: x\r\n${json}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+      /{"body":{},/,
+    ],
+    ['POST http://h/wait HTTP/1.1\r\nHost: x\r\n\r\n', /\r\nTransfer-Encoding: chunked\r\n[^]*\r\n0\r\n\r\n$/],
+    ...['http://h h', 'http://h%zz', 'http://h:ab', 'http://[::1', 'http//h', ':', ''].map(
+      (before) =>
+        [`GET ${before === '' ? 'x' : before}/_ping HTTP/1.1\r\nHost: x\r\n\r\n`, /^HTTP\/1\.1 400 /] as const,
+    ),
+    ['GET http://h/_ping HTTP/1.1\r\n\r\n', /^HTTP\/1\.1 400 /],
+  ] as const)
+    for (const pieces of [[request], [`${request}${next}`, next], [request.slice(0, 9), request.slice(9), next]]) {
+      const { reply, error } = await ending({ path: at.path }, pieces);
+      assert.equal(error, undefined, request);
+      assert.match(reply, pattern, request.slice(0, 200));
+    }
+  assert.equal(unwanted, 0);
+});
+
+test('a guard against web pages looks at the host of an absolute target', async () => {
+  const guard = new BrowserGuard({ names: [], allowsBrowsers: () => false });
+  const listener = await at.front.listen({ kind: 'tcp', host: '127.0.0.1', port: 0, guard });
+  try {
+    for (const [host, status] of [
+      ['elsewhere', 403],
+      ['localhost:1', 200],
+    ] as const)
+      for (const version of ['1.0', '1.1']) {
+        const request = `GET http://${host}/_ping HTTP/${version}\r\nHost: localhost\r\n\r\n`;
+        const { reply } = await ending({ port: listener.port ?? 0, host: '127.0.0.1' }, [request]);
+        assert.match(reply, new RegExp(`^HTTP/1.1 ${status} `), request);
+      }
+  } finally {
+    await listener.close(100);
+  }
 });
