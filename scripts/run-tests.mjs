@@ -95,7 +95,7 @@ const SHARING = [
   ],
   [
     ...['containers/runtimes', 'security/bad-input', 'security/hostile-archives', 'security/fuzz', 'build/run'],
-    ...['daemon/metrics', 'daemon/traces', 'build/cache'],
+    ...['daemon/metrics', 'daemon/traces', 'build/cache', 'containers/departures'],
   ],
   // So do these, whose daemons have users of their own.
   [
