@@ -116,9 +116,10 @@ class Sizes {
   content(): number {
     const { dataRoot } = this.of;
     const supervisor = join(dataRoot, 'supervisor');
-    const databases = readdirSync(supervisor, { recursive: true, encoding: 'utf8' }).filter((name) =>
-      name.endsWith('.db'),
-    );
+    // Directories deeper than those of the plugins may be gone before they are read: tasks are being deleted.
+    const databases = readdirSync(supervisor)
+      .flatMap((plugin) => readdirSync(join(supervisor, plugin)).map((name) => join(plugin, name)))
+      .filter((name) => name.endsWith('.db'));
     const history = join(dataRoot, 'builder', 'history');
     const memories = [join(dataRoot, 'events'), ...(existsSync(history) ? [history] : [])];
     return [...memories, ...databases.map((name) => join(supervisor, name))].reduce(
