@@ -270,6 +270,10 @@ test(`${LIVES} lives, a fifth of whose requests are lost and sent again, are ${L
     await send(`/containers/${id}/kill`, `life-${number}-kill`);
     await callJson(socketPath, 'POST', `/containers/${id}/wait`);
     await call(socketPath, 'DELETE', `/containers/${id}?force=1`);
+    // A removal that is sent again while it is under way is refused.
+    const isGone = async (): Promise<boolean> =>
+      (await call(socketPath, 'GET', `/containers/${id}/json`)).status === 404;
+    await waitFor('the removal', () => isGone().catch(() => false));
     lived++;
   };
   const worker = async (): Promise<void> => {
