@@ -13,10 +13,10 @@ import { Cleanup } from '../support/cleanup.js';
 import { CliSession } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
 import {
+  acceptedAt,
   connectAndLeave,
   inParallel,
   openDescriptors,
-  openSockets,
   ownBytes,
   streamRequests,
 } from '../support/connect-and-reset.js';
@@ -134,7 +134,7 @@ test('clients that leave a container without output are noticed, also where they
   }
   requests.push(`POST /containers/${silent}/attach?stream=1&stdin=1&stdout=1 ${upgrade}\r\n`);
   requests.push(`POST /exec/${exec.Id}/start ${upgrade}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`);
-  const before = openSockets(engine.pid);
+  await waitFor('earlier connections to be gone', () => acceptedAt(engine.socketPath) === 0);
   for (const bytes of requests) {
     for (const endsInput of [true, false]) {
       if (bytes.includes('/exec/') && endsInput) continue;
@@ -142,9 +142,9 @@ test('clients that leave a container without output are noticed, also where they
       client.write(bytes);
       await once(client, 'data');
       if (endsInput) client.end();
-      await waitFor('the connection to be there', () => openSockets(engine.pid) > before);
+      assert.equal(acceptedAt(engine.socketPath), 1);
       client.destroy();
-      await waitFor(`${bytes} to be gone`, () => openSockets(engine.pid) <= before);
+      await waitFor(`${bytes} to be gone`, () => acceptedAt(engine.socketPath) === 0);
     }
   }
   await remove(silent);

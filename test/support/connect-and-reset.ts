@@ -1,7 +1,7 @@
 /** Clients that ask for a stream and go away at once, by a reset or by a close, again and again. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 
 export interface StreamRequest {
   readonly name: string;
@@ -66,15 +66,13 @@ export function openDescriptors(pid: number): number {
   return readdirSync(`/proc/${pid}/fd`).length;
 }
 
-export function openSockets(pid: number): number {
-  const target = (fd: string): string => {
-    try {
-      return readlinkSync(`/proc/${pid}/fd/${fd}`);
-    } catch {
-      return 'closed meanwhile';
-    }
-  };
-  return readdirSync(`/proc/${pid}/fd`).filter((fd) => target(fd).startsWith('socket:')).length;
+/** Returns how many connections a daemon has that it has accepted at this socket, and not closed yet (proc_net(5)). */
+export function acceptedAt(socketPath: string): number {
+  const connected = '03';
+  return readFileSync('/proc/net/unix', 'utf8')
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/))
+    .filter((fields) => fields[5] === connected && fields[7] === socketPath).length;
 }
 
 /**
