@@ -45,8 +45,10 @@ const NETWORK = [
   `printf '%s\\n' ${LINKS.map((line) => `'${line}'`).join(' ')} | ip -batch -`,
 ].join(' && ');
 
-/** Names of network namespaces are files below /run, which all sandboxes share; there each gets its own directory. */
-const MOUNTS = 'mkdir -p /run/netns && mount -t tmpfs netns /run/netns';
+/** Names of network namespaces, and plugins, are files below /run, which is shared: each sandbox has its own there. */
+const MOUNTS = ['/run/netns', '/run/docker/plugins']
+  .map((path) => `mkdir -p ${path} && mount -t tmpfs files ${path}`)
+  .join(' && ');
 /** Files in memory cost no processor time for a journal, and go with the sandbox. */
 const FILES_IN_MEMORY = 'mount -t tmpfs -o mode=755 files "$TMPDIR"';
 /** A btrfs in a sparse file, which the mount hides. */
