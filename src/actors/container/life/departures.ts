@@ -1,8 +1,8 @@
 /**
  * The tasks of ended containers that the runtime is still deleting, which is the end of a shim and of a `runc delete`.
- * Whoever removes a container does not wait for that: its processes are dead, and what it had of networks, volumes and
- * mounts is given back. Who starts it again does, and so does the end of the daemon. A kill of the daemon leaves such
- * a task to the next one, which deletes tasks without a running container.
+ * A removal does not wait for that: the processes are dead, and networks, volumes and mounts are given back. The next
+ * start of the container waits for it, and so does the end of the daemon. A kill of the daemon leaves such a task to
+ * the next daemon, which deletes the tasks of containers that are gone.
  */
 import { InFlight } from '../../kit/in-flight.js';
 
