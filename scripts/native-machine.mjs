@@ -1,6 +1,6 @@
 /**
  * The machine of `npm run test:vm -- --native`: a kernel that is a program of this one (scripts/test-kernel.mjs) with
- * the disk of the emulated machine, and a link to clients in this one, which load its daemon from outside. Plain Node.
+ * the disk of an emulated machine, and a link to clients in this one, which load its daemon from outside. Plain Node.
  */
 import { spawn } from 'node:child_process';
 import { openSync, readFileSync, rmSync } from 'node:fs';
@@ -29,8 +29,8 @@ taskset -c "$@"
  * machine has one processor, because two wait for each other where this machine's own are busy. All of it stays on one
  * of those: a system call goes from process to process, and would wait for the other one to be free.
  */
-export function startNative(project, console_, memoryMib) {
-  const { disk } = ensureMachine('plain');
+export function startNative(kind, { project, console_, memoryMib }) {
+  const { disk } = ensureMachine(kind);
   const directory = dirname(project);
   const drive = (name, file) => {
     const written = join(directory, name);
@@ -43,7 +43,7 @@ export function startNative(project, console_, memoryMib) {
     'setpriv',
     [
       ...['--pdeathsig', 'KILL', ...namespaces, 'sh', '-c', RUN, 'sh', processor],
-      ...[ensureKernel(), 'seccomp=on', `mem=${memoryMib}M`, 'noreboot', `uml_dir=${directory}`],
+      ...[ensureKernel(kind), 'seccomp=on', `mem=${memoryMib}M`, 'noreboot', `uml_dir=${directory}`],
       ...[drive('ubd0', disk), drive('ubd1', project), 'root=/dev/ubda', 'rw', 'vec0:transport=raw,ifname=machine'],
       ...['con=null', 'con0=null,fd:2', 'ssl=null', 'ssl1=null,fd:1', 'panic=-1'],
     ],

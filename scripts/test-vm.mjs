@@ -9,7 +9,7 @@
  * UPGRADES_COUNT=50 UPGRADE_PORTS=100 UPGRADE_REQUESTS=200 is the long run of `package`: so many upgrades, published
  * ports that are probed every 10 ms, and requests in a second, if the machine can do as many. ZFS_ROUNDS=5 is that of
  * `zfs-speed`, which compares with the dockerd that `node scripts/peers.mjs 20.10` fetches, and ENGINE_CHURN_ROUNDS=200
- * that of `zfs-kills`.
+ * that of `zfs-kills`; --native is for both.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -71,8 +71,6 @@ function makeProjectDisk(directory, parts, isNative) {
   return disk;
 }
 
-/** The kind of machine that has the disk of `plain`. */
-const NATIVE = 'native';
 /** The kernel has one module for labels of files and processes at a time. */
 const SECURITY = { selinux: 'security=selinux selinux=1' };
 
@@ -111,8 +109,10 @@ function isLongRun() {
 }
 
 /** Runs the tests in a machine. Resolves with their status, and whether the machine was ended because it hung. */
-async function runMachine(kind, project, console_) {
-  const machine = kind === NATIVE ? startNative(project, console_, MEMORY_MIB) : startEmulated(kind, project, console_);
+async function runMachine({ kind, isNative }, project, console_) {
+  const machine = isNative
+    ? startNative(kind, { project, console_, memoryMib: MEMORY_MIB })
+    : startEmulated(kind, project, console_);
   const end = () => machine.kill('SIGKILL');
   let hung = false;
   const limits = [
@@ -141,20 +141,20 @@ await command('npm run test:vm', async () => {
     options: { native: { type: 'boolean' } },
     allowPositionals: true,
   });
-  const special = ['zfs', 'selinux'].find((name) => parts.some((part) => part.startsWith(name)));
-  if (values.native && special !== undefined) throw new Error(`${special} is not in the kernel of --native`);
-  const kind = values.native ? NATIVE : (special ?? 'plain');
-  installPackages({ setpriv: 'util-linux', ...(values.native ? {} : { 'qemu-system-x86_64': 'qemu-system-x86' }) });
-  if (values.native) ensureKernel();
-  ensureMachine(values.native ? 'plain' : kind);
+  const kind = ['zfs', 'selinux'].find((name) => parts.some((part) => part.startsWith(name))) ?? 'plain';
+  const isNative = values.native === true;
+  if (isNative && kind === 'selinux') throw new Error('selinux is not in the kernel of --native');
+  installPackages({ setpriv: 'util-linux', ...(isNative ? {} : { 'qemu-system-x86_64': 'qemu-system-x86' }) });
+  if (isNative) ensureKernel(kind);
+  ensureMachine(kind);
   const directory = mkdtempSync(join(tmpdir(), 'engined-vm-'));
   try {
     const console_ = join(directory, 'console.log');
-    const project = makeProjectDisk(directory, parts, kind === NATIVE);
-    let { status, hung } = await runMachine(kind, project, console_);
+    const project = makeProjectDisk(directory, parts, isNative);
+    let { status, hung } = await runMachine({ kind, isNative }, project, console_);
     if (hung) {
       console.error(`! the machine said nothing for ${SILENCE_MS / 60_000} minutes: it is started once more`);
-      ({ status } = await runMachine(kind, project, console_));
+      ({ status } = await runMachine({ kind, isNative }, project, console_));
     }
     if (status !== 0) throw new Error(status === undefined ? 'the machine ended before its tests did' : 'tests failed');
   } finally {

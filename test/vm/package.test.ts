@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { callJson } from '../support/http.js';
-import { docker, importBox, outcomeOf, output, property, systemctl, waitLong } from '../support/machine.js';
+import { docker, importBox, IS_NATIVE, outcomeOf, output, property, systemctl, waitLong } from '../support/machine.js';
 import { startOutsideLoad } from '../support/outside-load.js';
 import { probe, type SteadyLoad } from '../support/steady-load.js';
 import { COUNTER, startUpgradeLoad, WEB } from '../support/upgrade-load.js';
@@ -14,8 +14,6 @@ const PORTS = Number(process.env['UPGRADE_PORTS'] ?? 1);
 const REQUESTS = Number(process.env['UPGRADE_REQUESTS'] ?? 2);
 const FIRST_PORT = 8081;
 const SOCKET = '/run/engine.sock';
-/** Whether the kernel is User Mode Linux. */
-const IS_NATIVE = process.env['NATIVE'] !== undefined;
 /** The machine's address for others, and who burdens it from outside on demand; an emulated one has no link. */
 const { ADDRESS, OUTSIDE } = process.env;
 const API_PORT = 2375;

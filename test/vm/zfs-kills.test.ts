@@ -1,22 +1,22 @@
 /**
  * Kills of a daemon on ZFS in the middle of its work. The file system's figure is that of the dataset that has the data
- * root, with all those below it. The long run: `ENGINE_CHURN_ROUNDS=200 npm run test:vm -- zfs-kills`.
+ * root, with all those below it. The long run: `ENGINE_CHURN_ROUNDS=200 npm run test:vm -- --native zfs-kills`.
  */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { after, describe, test } from 'node:test';
 import { checkKills, makeKept } from '../support/churn-check.js';
 import { Cleanup } from '../support/cleanup.js';
 import { engined } from '../support/engined.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
-import { systemctl } from '../support/machine.js';
+import { hasZfs, IS_NATIVE, systemctl } from '../support/machine.js';
 
 const ROUNDS = Number(process.env['ENGINE_CHURN_ROUNDS'] ?? 10);
 const POOL = 'churn';
 const DATASET = `${POOL}/data`;
 /** An emulated processor takes so many times as long as another one. */
-const SLOWNESS = 15;
+const SLOWNESS = IS_NATIVE ? 2 : 15;
 
-const skip = spawnSync('modprobe', ['zfs']).status === 0 ? false : 'no ZFS: npm run test:vm -- zfs';
+const skip = hasZfs() ? false : 'no ZFS: npm run test:vm -- zfs';
 const run = (...[program = '', ...args]: readonly string[]): string =>
   execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
 

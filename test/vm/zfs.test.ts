@@ -3,7 +3,7 @@
  * `npm run test:vm -- zfs` has ZFS.
  */
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -13,7 +13,7 @@ import { openLayerStore } from '../../src/storage/layers/layer-store.js';
 import { testDriver } from '../support/driver-contract/contract.js';
 import { DriverHarness } from '../support/driver-contract/harness.js';
 import { checkLimitedWrites } from '../support/limited-writes.js';
-import { docker, importBox, outcomeOf, output, property, systemctl, waitLong } from '../support/machine.js';
+import { docker, hasZfs, importBox, outcomeOf, output, property, systemctl, waitLong } from '../support/machine.js';
 import { remountWritable } from '../support/remount.js';
 
 const CONFIG = '/etc/engine/daemon.json';
@@ -27,11 +27,10 @@ function makePool(name: string, size: string, ...parts: readonly string[]): void
   run('zpool', 'create', '-m', `/${name}`, name, ...(files.length > 1 ? ['mirror'] : []), ...files);
 }
 
-const hasZfs = spawnSync('modprobe', ['zfs']).status === 0;
+const isThere = hasZfs();
+const skip = isThere ? false : 'no ZFS: npm run test:vm -- zfs';
 
-const skip = hasZfs ? false : 'no ZFS: npm run test:vm -- zfs';
-
-if (hasZfs) makePool('tank', '2G', 'one');
+if (isThere) makePool('tank', '2G', 'one');
 
 describe('a daemon', { skip }, () => {
   const parent = (): string => readlinkSync('/tank/data/zfs/dataset');
@@ -222,7 +221,7 @@ describe('a pool', { skip }, () => {
 });
 
 // This takes longest.
-if (hasZfs) {
+if (isThere) {
   mkdirSync('/tank/stores');
   testDriver(storageDriver('zfs'), { directory: '/tank/stores', makeWritable: remountWritable });
 } else test('storage driver zfs', { skip });
