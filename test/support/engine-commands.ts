@@ -19,7 +19,7 @@ import {
 } from './container-commands.js';
 import type { Engine } from './engine.js';
 import { LOOKS } from './looking-commands.js';
-import { call, callJson } from './http.js';
+import { call } from './http.js';
 import { PAIR, split } from './pairs.js';
 
 /** So long the CLI lets a plugin take for an answer. */
@@ -214,7 +214,7 @@ async function exec(engine: Engine, [name = '', ...command]: readonly string[], 
   if (started.status !== 200) throw new Error(`126: ${refusal(started)}`);
   if (Detach) return '';
   const { stdout, stderr } = separated(started.body);
-  const { ExitCode } = await callJson<{ ExitCode: number }>(engine.socketPath, 'GET', `/exec/${Id}/json`);
+  const { ExitCode } = await ask<{ ExitCode: number }>(engine, 'GET', `/exec/${Id}/json`);
   if (ExitCode !== 0) throw new CommandFailure(ExitCode, stdout, stderr);
   return stdout;
 }
