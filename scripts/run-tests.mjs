@@ -19,11 +19,9 @@ import { endSandboxes, runInSandbox } from './sandbox.mjs';
 const FILE_TIMEOUT_MS = process.argv.length > 2 ? 24 * 3600_000 : 15 * 60_000;
 const IMPORT_TESTS = join(ROOT, 'scripts', 'import-tests.mjs');
 const RUN_ONE = [
-  // A process of tests is over before it has won back what V8 takes to optimize code early: a tenth of its time. Later
-  // versions of Node do not know the option, and end.
-  ...(process.version.startsWith('v20.') ? ['--interrupt-budget=1000000'] : []),
-  // All processors are busy: threads that compile and collect beside the tests only add work of their own.
-  '--single-threaded',
+  // All processors are busy: threads that compile and collect beside the tests only add work of their own. With
+  // --single-threaded, which says both, V8 does not take the code of Node's own modules that was compiled with Node.
+  ...['--single-threaded-gc', '--no-concurrent-recompilation'],
   '--test-force-exit',
   ...['--test-reporter', join(ROOT, 'scripts', 'test-report.mjs'), '--test-reporter-destination', 'stdout'],
 ];
@@ -35,8 +33,10 @@ const FILES_PER_PROCESSOR = 3;
 /** These are run as those beside the sources. */
 const WITHOUT_DAEMON = 'test/lint';
 /**
- * The files of each of these groups run in one process and share a daemon (test/support/shared-engine.ts): they start
- * one without options, and none ends it for good, changes its configuration, or leaves what has no name in the API.
+ * The files of each of these groups run in one process, in this order, and share a daemon (test/support/
+ * shared-engine.ts): they start one without options, and none ends it for good, changes its configuration, or leaves
+ * what has no name in the API. Those that start many programs come first, and those with much data last: to start a
+ * program takes the longer the more memory the process has.
  */
 const SHARING = [
   [
@@ -48,9 +48,9 @@ const SHARING = [
     ...['streams/ends-of-runs', 'streams/logs-options'],
   ],
   [
-    ...['security/hostile-patterns', 'security/inherited-names', 'security/one-line', 'build/classic-build'],
-    ...['build/calls', 'build/remote-bake', 'streams/stream-files', 'security/hostile-documents'],
-    ...['security/known-overloads', 'security/cost-fuzz', 'images/registry-api'],
+    ...['build/remote-bake', 'build/calls', 'build/classic-build', 'images/registry-api', 'streams/stream-files'],
+    ...['security/one-line', 'security/hostile-patterns', 'security/inherited-names', 'security/known-overloads'],
+    ...['security/hostile-documents', 'security/cost-fuzz'],
   ],
   [
     ...['containers/lifecycle', 'containers/container-list', 'containers/container-update', 'containers/legacy-links'],
@@ -70,23 +70,21 @@ const SHARING = [
     ...['http/api-versions'],
   ],
   [
-    ...['containers/crash', 'images/images-api', 'images/save-load', 'build/solve', 'images/images-pull-tls'],
+    ...['build/solve', 'images/images-pull-tls', 'images/images-api', 'images/save-load', 'containers/crash'],
     'images/progress',
   ],
   // These have no daemon, but load much of its code, which they share.
   [
-    ...['http/http-front', 'http/http-streams', 'http/chunked-requests', 'http/absent-parts', 'http/tls-terminator'],
-    'http/slow-clients',
-    ...['images/images-pull-tokens', 'images/images-pull-faults', 'images/fetch-layer', 'images/registry-ways'],
-    ...['images/images-pull-ahead'],
-    ...['security/hostile-neighbours', 'build/dockerfile-problems', 'images/images-pull', 'build/door'],
-    ...['build/sources', 'containers/runtime-spec'],
+    ...['build/sources', 'containers/runtime-spec', 'build/door', 'images/registry-ways', 'build/dockerfile-problems'],
+    ...['security/hostile-neighbours', 'http/tls-terminator', 'http/http-front', 'http/http-streams'],
+    ...['http/chunked-requests', 'http/absent-parts', 'http/slow-clients', 'images/images-pull-tokens'],
+    ...['images/images-pull-faults', 'images/images-pull-ahead', 'images/fetch-layer', 'images/images-pull'],
   ],
   // These start daemons with options of their own, and share what a process loads.
   [
-    ...['daemon/state-version', 'daemon/reload-groups', 'daemon/config-files', 'security/fuzz-authorization'],
-    ...['http/newest-versions', 'security/hostile-requests', 'security/size-limits', 'security/scoped-sockets'],
-    ...['security/audit', 'http/api-details'],
+    ...['daemon/state-version', 'daemon/reload-groups', 'daemon/config-files', 'security/scoped-sockets'],
+    ...['http/newest-versions', 'security/audit', 'http/api-details', 'security/size-limits'],
+    ...['security/hostile-requests', 'security/fuzz-authorization'],
   ],
   [
     ...['images/proxies', 'images/registries', 'security/authorization-start', 'daemon/validate'],
@@ -94,8 +92,8 @@ const SHARING = [
     'images/image-manifests',
   ],
   [
-    ...['containers/runtimes', 'security/bad-input', 'security/hostile-archives', 'security/fuzz', 'build/run'],
-    ...['daemon/metrics', 'daemon/traces', 'build/cache', 'containers/departures'],
+    ...['containers/runtimes', 'daemon/metrics', 'build/cache', 'build/run', 'containers/departures'],
+    ...['daemon/traces', 'security/bad-input', 'security/fuzz', 'security/hostile-archives'],
   ],
   // So do these, whose daemons have users of their own.
   [
@@ -204,9 +202,9 @@ async function work(queues, results) {
   }
 }
 
-/** Takes those of `files` out of it that share a daemon, and returns their groups. */
+/** Takes those of `files` out of it that share a daemon, and returns their groups, each in its own order. */
 function takeSharing(files) {
-  const groups = SHARING.map((group) => files.filter((file) => group.has(file)));
+  const groups = SHARING.map((group) => [...group].filter((file) => files.includes(file)));
   for (const file of groups.flat()) files.splice(files.indexOf(file), 1);
   return groups;
 }
