@@ -128,7 +128,7 @@ describe('RUN', { skip }, () => {
     const script = `head -c ${bytes} /dev/zero | tr '\\0' x; echo; echo end >&2`;
     const built = await buildx.ok(['build', '--progress', 'rawjson', '-'], { input: `FROM ${image}\nRUN ${script}\n` });
     const text = bytesOf(built).toString();
-    assert.equal(text.split('x').length - 1, bytes);
+    assert.equal(text.replaceAll(/[^x]+/g, '').length, bytes);
     assert.match(text, /end\n/);
   });
 

@@ -21,7 +21,7 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import type { Engine, EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { freePort } from '../support/free-port.js';
-import { jsonLines, open } from '../support/http.js';
+import { callJson, jsonLines, open } from '../support/http.js';
 import { probe, repeat, requests } from '../support/steady-load.js';
 import { daemonPid as pidOf, endDaemon } from '../support/successor.js';
 import { assertNoneMissed, COUNTER, startUpgradeLoad, WEB } from '../support/upgrade-load.js';
@@ -100,8 +100,7 @@ test('requests, ports, containers and their output go on over upgrades', async (
     probeMs: PROBE_MS,
     requestsPerSecond: REQUESTS,
     volumeMs: 200,
-    // The CLI asks for _ping first, and repeats nothing on the same connection.
-    createVolume: (name) => dockerOk(engine, ['volume', 'create', name]),
+    createVolume,
     more: { 'requests over tcp': repeat(20, ping) },
   });
   t.after(async () => {
@@ -128,6 +127,12 @@ test('requests, ports, containers and their output go on over upgrades', async (
     logs: () => engineOk(engine, ['logs', 'counter']),
   });
 });
+
+/** The CLI asks for _ping first, on the same connection. As its start takes long, it makes every fifth volume. */
+async function createVolume(name: string): Promise<void> {
+  if (/[05]$/.test(name)) await dockerOk(engine, ['volume', 'create', name]);
+  else await callJson(engine.socketPath, 'POST', '/volumes/create', { json: { Name: name } }, 201);
+}
 
 async function ping(): Promise<void> {
   const { status } = await fetch(`http://127.0.0.1:${tcp}/_ping`, { headers: { connection: 'close' } });

@@ -73,7 +73,10 @@ export async function call(
     headers: message.headers,
     headerLines: headerLines(message),
     body,
-    text: body.toString(),
+    // Few of those who read large bodies want them as a text.
+    get text() {
+      return body.toString();
+    },
   };
 }
 
@@ -90,7 +93,7 @@ export async function callJson<T>(
   const reply = await call(socketPath, method, path, options);
   const wanted = statuses.length === 0 ? [200, 201, 204] : statuses;
   if (!wanted.includes(reply.status)) throw new Error(`${method} ${path} gave ${reply.status}: ${reply.text}`);
-  return (reply.text === '' ? undefined : JSON.parse(reply.text)) as T;
+  return (reply.body.length === 0 ? undefined : JSON.parse(reply.text)) as T;
 }
 
 export interface OpenReply {
