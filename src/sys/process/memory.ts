@@ -30,17 +30,26 @@ export function trimHeaps(): void {
   mallocTrim(0);
 }
 
-/** How often it is looked at, and how much must have been added for a release to be worth its while. */
-const CHECK_MS = 10_000;
-const AFTER_START_MS = 5000;
+/** Whether the daemon rests is looked at so often. After a start, the second look is the first that can find it so. */
+const LOOK_MS = 2500;
+/** It rests when it used less processor time than that between two looks: what little a few requests take. */
+const REST_MS = 50;
+/** The time from one release to the next, and for how long one waits for a rest. */
+const INTERVAL_MS = 10_000;
+const LONGEST_WAIT_MS = 60_000;
+/** So much must have been added for a release to be worth its while. */
 const WORTHWHILE_BYTES = 8 << 20;
 
 /**
- * Releases memory after busy times: whenever the daemon is idle and has grown since the last release. Returns what
- * ends this.
+ * Releases memory after busy times: whenever the daemon rests and has grown since the last release. One that never
+ * rests does so once a minute: a release collects the whole heap, and what is still needed has to be mapped again.
+ * @param isIdle tells that nothing waits for a thread.
+ * Returns what ends this.
  */
 export function releaseWhenIdle(isIdle: () => boolean): () => void {
   const kept = { own: 0, mapped: 0 };
+  // The start itself is the first busy time. Clients often come at once, and a daemon that soon ends needs no release.
+  let [usedMs, waitedMs] = [0, INTERVAL_MS];
   const check = async (): Promise<void> => {
     const now = await residentBytes();
     if (!isIdle()) return;
@@ -54,14 +63,17 @@ export function releaseWhenIdle(isIdle: () => boolean): () => void {
       kept.mapped = (await residentBytes()).mapped;
     }
   };
-  // The start itself is the first busy time. Clients often come at once, and a daemon that soon ends needs no release.
-  const look = (): void => void check().catch(ignore);
-  const first = setTimeout(look, AFTER_START_MS).unref();
-  const timer = setInterval(look, CHECK_MS).unref();
-  return () => {
-    clearTimeout(first);
-    clearInterval(timer);
+  const look = (): void => {
+    const { user, system } = process.cpuUsage();
+    const rests = (user + system) / 1000 < usedMs + REST_MS;
+    usedMs = (user + system) / 1000;
+    waitedMs += LOOK_MS;
+    if (waitedMs < (rests ? INTERVAL_MS : LONGEST_WAIT_MS)) return;
+    waitedMs = 0;
+    void check().catch(ignore);
   };
+  const timer = setInterval(look, LOOK_MS).unref();
+  return () => clearInterval(timer);
 }
 
 /** Without free descriptors nothing can be read. Nothing is lost: the next look comes soon. */
