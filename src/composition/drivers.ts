@@ -40,7 +40,7 @@ import { rootOwner } from '../sys/users/id-maps.js';
 import { inheritedLimits } from '../sys/process/limits.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
 import { inSteps } from '../text/steps.js';
-import { createWorkerPool, TRANSFER_IDLE_MS, type WorkerPool } from '../workers/pool.js';
+import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { creationDefaults } from './settings.js';
 import { composeStdio } from './stdio.js';
 import { DescriptorKeeper } from '../sys/process/descriptor-keeper.js';
@@ -62,8 +62,6 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const seccomp = await seccompProfile(config.seccompProfile);
   const pool = createWorkerPool({
     maxThreads: Math.min(availableParallelism(), MAX_WORKERS),
-    // Files of an image are often removed just before the next transfer.
-    idleTimeoutMs: TRANSFER_IDLE_MS,
   });
   // Short tasks that a client waits for have a thread of their own, as the other threads may be busy with a layer.
   const promptPool = createWorkerPool({ maxThreads: 1 });

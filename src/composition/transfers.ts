@@ -10,7 +10,7 @@ import { KeptContent } from '../registry/kept-content.js';
 import { PartialBlobs } from '../registry/partial-blobs.js';
 import { PulledBlobs } from '../registry/pulled-blobs.js';
 import { driverPath, leaseOf, SNAPSHOTTER_FEATURE } from '../storage/drivers/index.js';
-import { createWorkerPool, TRANSFER_IDLE_MS } from '../workers/pool.js';
+import { createWorkerPool } from '../workers/pool.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 
@@ -21,7 +21,7 @@ export function composeTransfers(
   { layers, images, metrics, supervisor, emit }: Drivers,
 ) {
   // Archives have threads of their own, because a client that sends slowly holds its task as long as it likes.
-  const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16, idleTimeoutMs: TRANSFER_IDLE_MS });
+  const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
   const transferPool = createTransferPool(availableParallelism());
   const blobRecords = new BlobRecords(join(dataRoot, driverPath(layers.place, 'image/distribution')));
   const { keptContent, pulledBlobs } = composeBlobs({ dataRoot, log }, { layers, images, supervisor });

@@ -16,7 +16,7 @@ export interface WorkerPoolOptions {
    * a thread costs far more memory than a task.
    */
   readonly tasksPerThread?: number;
-  /** How long a thread without work stays. Default 5 s: a start takes 30 ms of processor time, a thread 10 MB. */
+  /** How long a thread without work stays in this pool. */
   readonly idleTimeoutMs?: number;
 }
 
@@ -42,11 +42,9 @@ export interface WorkerPool {
   close(): Promise<void>;
 }
 
-/**
- * The `idleTimeoutMs` of threads for transfers, each of which takes seconds. Another kind often follows at once, and
- * their memory must not add up.
- */
-export const TRANSFER_IDLE_MS = 1000;
+/** In the bundle, a thread without work is soon spare for any pool (held-worker.ts). */
+declare const ENGINED_THREAD: string | undefined;
+const IDLE_MS = typeof ENGINED_THREAD === 'string' ? 100 : 5000;
 
 /** Tasks keep little alive: Node's default for young objects would be half the memory of a thread. */
 const YOUNG_GENERATION_MB = 4;
@@ -133,7 +131,7 @@ interface Threads {
   failure: Error | undefined;
 }
 
-function startThreads({ maxThreads, tasksPerThread = 1, idleTimeoutMs = 5_000 }: WorkerPoolOptions): Threads {
+function startThreads({ maxThreads, tasksPerThread = 1, idleTimeoutMs = IDLE_MS }: WorkerPoolOptions): Threads {
   const pool = new Piscina({
     filename: new URL('entry.js', import.meta.url).href,
     name: 'run',

@@ -12,7 +12,7 @@ import type { RegistryRules } from '../../registry/endpoint.js';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
 import { probe } from '../../registry/probe.js';
 import { authorize } from '../../registry/token.js';
-import { createWorkerPool, TRANSFER_IDLE_MS, type WorkerPool } from '../../workers/pool.js';
+import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import type { Replies } from '../kit/replies.js';
 import { createSessionMachine } from '../registry-session/registry-session.machine.js';
 import { RegistryQueries } from '../registry-session/queries.js';
@@ -71,7 +71,7 @@ const TASKS = 2 * TRANSFERS;
 export function createTransferPool(cores: number): { readonly pool: WorkerPool; readonly maxTransfers: number } {
   const maxThreads = Math.min(Math.max(cores - 1, 1), 3);
   return {
-    pool: createWorkerPool({ maxThreads, tasksPerThread: TASKS, idleTimeoutMs: TRANSFER_IDLE_MS }),
+    pool: createWorkerPool({ maxThreads, tasksPerThread: TASKS }),
     maxTransfers: maxThreads * TRANSFERS,
   };
 }

@@ -6,7 +6,7 @@ import type { LayerStore } from '../../ports/storage.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
 import type { KeptContent } from '../../registry/kept-content.js';
 import type { PulledBlobs } from '../../registry/pulled-blobs.js';
-import { createWorkerPool, TRANSFER_IDLE_MS, type WorkerPool } from '../../workers/pool.js';
+import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import type { RegistrySessions } from '../registry-session/sessions.js';
 import { PushWork } from './push.effects.js';
 import { Pushes } from './pushes.js';
@@ -35,7 +35,7 @@ const RETRY_DELAY_MS = 5000;
 /** Makes the pool for `createPushSystem`: few threads, because zlib's own threads compress. */
 export function createPushPool(cores: number): WorkerPool {
   const maxThreads = Math.min(Math.max(cores - 1, 1), 3);
-  return createWorkerPool({ maxThreads, tasksPerThread: 5, idleTimeoutMs: TRANSFER_IDLE_MS });
+  return createWorkerPool({ maxThreads, tasksPerThread: 5 });
 }
 
 export function createPushSystem(deps: PushSystemDeps): Pushes {

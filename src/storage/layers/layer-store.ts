@@ -26,7 +26,7 @@ import { makeDirectories } from '../../sys/files/make-directories.js';
 import { syncFileSystem } from '../../sys/files/sync-file-system.js';
 import { letPass } from '../../sys/users/id-access.js';
 import { rootOwner } from '../../sys/users/id-maps.js';
-import { createWorkerPool, TRANSFER_IDLE_MS, type WorkerPool } from '../../workers/pool.js';
+import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
 import { storageError } from '../storage-error.js';
 import { chainId } from '../../ports/chain-id.js';
@@ -102,7 +102,6 @@ export class DriverLayerStore implements LayerStore {
   readonly #readers = createWorkerPool({
     maxThreads: READER_THREADS,
     tasksPerThread: STREAMS_PER_THREAD,
-    idleTimeoutMs: TRANSFER_IDLE_MS,
   });
 
   constructor(parts: Parts) {
