@@ -9,7 +9,7 @@
  * UPGRADES_COUNT=50 UPGRADE_PORTS=100 UPGRADE_REQUESTS=200 is the long run of `package`: so many upgrades, published
  * ports that are probed every 10 ms, and requests in a second, if the machine can do as many. ZFS_ROUNDS=5 is that of
  * `zfs-speed`, which compares with the dockerd that `node scripts/peers.mjs 20.10` fetches, and ENGINE_CHURN_ROUNDS=200
- * that of `zfs-kills`; --native is for both.
+ * that of `zfs-kills`, IMAGES_COUNT=30 that of `zfs-agrees`; --native is for all of these.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -34,7 +34,14 @@ const PROJECT_SIZE = '1G';
 const XFS_SIZE = '300M';
 const CONSOLE_LINES = 40;
 /** Variables with numbers that the tests in the machine know. */
-const PASSED_ON = ['UPGRADES_COUNT', 'UPGRADE_PORTS', 'UPGRADE_REQUESTS', 'ZFS_ROUNDS', 'ENGINE_CHURN_ROUNDS'];
+const PASSED_ON = [
+  'UPGRADES_COUNT',
+  'UPGRADE_PORTS',
+  'UPGRADE_REQUESTS',
+  'ZFS_ROUNDS',
+  'ENGINE_CHURN_ROUNDS',
+  'IMAGES_COUNT',
+];
 /** Node needs these to run the daemon and its tests. */
 const TAKEN_ALONG = ['dist', 'packaging', 'scripts', 'package.json', 'node_modules/.cache/docker-cli'];
 /** The peer that `zfs-speed` compares with, and without which it skips itself (node scripts/peers.mjs 20.10). */

@@ -29,6 +29,7 @@ import {
 import { pullOk } from '../support/pulls.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { startRegistry, type TestRegistry } from '../support/registry.js';
+import { hasZfs, ZfsPool } from '../support/zfs-pool.js';
 
 const COUNT = Number(process.env['IMAGES_COUNT'] ?? 2);
 /** The images have these in their root; all else is made for containers. */
@@ -188,6 +189,15 @@ test('storage drivers have the same images, files and archives', async (t) => {
       await check('btrfs', '--data-root', join(disk.path, 'data'));
     } finally {
       disk.remove();
+    }
+  }
+  if (!hasZfs()) t.diagnostic('no ZFS: npm run test:vm -- --native zfs-agrees');
+  else {
+    const pool = new ZfsPool('agree');
+    try {
+      await check('zfs', '--data-root', join(pool.path, 'data'));
+    } finally {
+      pool.remove();
     }
   }
   assert.equal(new Set(archives.values()).size, 1, JSON.stringify([...archives]));

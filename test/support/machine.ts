@@ -1,6 +1,5 @@
 /** The tests in the virtual machine (scripts/test-vm.mjs) use its programs and an image by these functions. */
-import { execFile, spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { execFile } from 'node:child_process';
 import { copyFile, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,11 +32,6 @@ export async function output(program: string, ...args: readonly string[]): Promi
   const { status, stdout, stderr } = await outcomeOf(program, ...args);
   if (status !== 0) throw new Error(`${program} ${args.join(' ')} ended with ${status}: ${stderr}${stdout}`);
   return stdout.trim();
-}
-
-/** Whether the kernel has ZFS, as a module or in itself. */
-export function hasZfs(): boolean {
-  return spawnSync('modprobe', ['zfs'], { stdio: 'ignore' }).status === 0 || existsSync('/dev/zfs');
 }
 
 /** Whether the machine's programs run at full speed, because its kernel is a program of the host. */

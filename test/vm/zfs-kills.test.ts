@@ -2,13 +2,13 @@
  * Kills of a daemon on ZFS in the middle of its work. The file system's figure is that of the dataset that has the data
  * root, with all those below it. The long run: `ENGINE_CHURN_ROUNDS=200 npm run test:vm -- --native zfs-kills`.
  */
-import { execFileSync } from 'node:child_process';
 import { after, describe, test } from 'node:test';
 import { checkKills, makeKept } from '../support/churn-check.js';
 import { Cleanup } from '../support/cleanup.js';
 import { engined } from '../support/engined.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
-import { hasZfs, IS_NATIVE, systemctl } from '../support/machine.js';
+import { IS_NATIVE, systemctl } from '../support/machine.js';
+import { hasZfs, run, ZfsPool } from '../support/zfs-pool.js';
 
 const ROUNDS = Number(process.env['ENGINE_CHURN_ROUNDS'] ?? 10);
 const POOL = 'churn';
@@ -17,8 +17,6 @@ const DATASET = `${POOL}/data`;
 const SLOWNESS = IS_NATIVE ? 2 : 15;
 
 const skip = hasZfs() ? false : 'no ZFS: npm run test:vm -- zfs';
-const run = (...[program = '', ...args]: readonly string[]): string =>
-  execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
 
 /** Returns the bytes of the data root and of all layers and containers, once what was destroyed is freed. */
 function usedBytes(): number {
@@ -33,9 +31,8 @@ after(() => cleanup.run());
 describe('kills in the middle', { skip }, () => {
   test('of pulls, commits, creations, removals and prunes leave no bytes behind', async (context) => {
     await systemctl('stop', 'engined.socket', 'engined.service');
-    run('truncate', '-s', '2G', '/var/tmp/churn-one');
-    run('zpool', 'create', '-m', `/${POOL}`, POOL, '/var/tmp/churn-one');
-    cleanup.add(async () => run('zpool', 'destroy', POOL));
+    const pool = new ZfsPool(POOL);
+    cleanup.add(async () => pool.remove());
     run('zfs', 'create', DATASET);
     const dataRoot = `/${DATASET}`;
     const args = ['--storage-driver=zfs', '--data-root', dataRoot, '--exec-opt=native.cgroupdriver=cgroupfs'];

@@ -2,7 +2,6 @@
  * The driver zfs beside dockerd's, on one pool and with the same containerd and runc, by turns: `ZFS_ROUNDS=5 npm run
  * test:vm -- zfs-speed` prints times and ratios. All is emulated, so the image is smaller than that of the bench.
  */
-import { execFileSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,9 +11,10 @@ import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
 import { buildImage, buildLayer, busyboxEntries, generatedLayer, pushImage } from '../support/image-builder.js';
-import { hasZfs, systemctl, waitLong } from '../support/machine.js';
+import { systemctl, waitLong } from '../support/machine.js';
 import { pullOk } from '../support/pulls.js';
 import { startRegistry } from '../support/registry.js';
+import { hasZfs, run, ZfsPool } from '../support/zfs-pool.js';
 
 const ROUNDS = Number(process.env['ZFS_ROUNDS'] ?? 0);
 /** Debian's newest dockerd with this driver. It needs one library that the machine lacks. */
@@ -24,9 +24,6 @@ const LIBRARY = 'lib/x86_64-linux-gnu/libdevmapper.so.1.02.1';
 const skip = ROUNDS > 0 && existsSync(DOCKERD) && hasZfs() ? false : 'ZFS_ROUNDS=5 npm run test:vm -- zfs-speed';
 const LIVES = 2;
 const POOL = 'speed';
-
-const run = (...[program = '', ...args]: readonly string[]): string =>
-  execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
 
 /** Both have their control groups where this driver puts them: systemd would not know the groups of the tests. */
 const COMMON = ['--storage-driver=zfs', '--exec-opt=native.cgroupdriver=cgroupfs'];
@@ -67,9 +64,8 @@ before(async () => {
   reference = `${registry.host}/speed:1`;
   // The children of dockerd do not have its environment.
   copyFileSync(join(PEER, LIBRARY), join('/usr', LIBRARY));
-  run('truncate', '-s', '4G', '/var/tmp/speed-one');
-  run('zpool', 'create', '-m', `/${POOL}`, POOL, '/var/tmp/speed-one');
-  process.env['TMPDIR'] = `/${POOL}`;
+  const pool = new ZfsPool(POOL, '4G');
+  process.env['TMPDIR'] = pool.path;
   for (const kind of [engined({ args: COMMON }), peer]) {
     const engine = await Engine.start(kind);
     cleanup.add(() => engine.discard());

@@ -3,7 +3,6 @@
  * `npm run test:vm -- zfs` has ZFS.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -13,12 +12,11 @@ import { openLayerStore } from '../../src/storage/layers/layer-store.js';
 import { testDriver } from '../support/driver-contract/contract.js';
 import { DriverHarness } from '../support/driver-contract/harness.js';
 import { checkLimitedWrites } from '../support/limited-writes.js';
-import { docker, hasZfs, importBox, outcomeOf, output, property, systemctl, waitLong } from '../support/machine.js';
+import { docker, importBox, outcomeOf, output, property, systemctl, waitLong } from '../support/machine.js';
 import { remountWritable } from '../support/remount.js';
+import { hasZfs, run } from '../support/zfs-pool.js';
 
 const CONFIG = '/etc/engine/daemon.json';
-const run = (...[program = '', ...args]: readonly string[]): string =>
-  execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
 
 /** Makes a pool in files. */
 function makePool(name: string, size: string, ...parts: readonly string[]): void {
