@@ -80,24 +80,28 @@ export const LIFE_TESTS: DriverTests = {
 
   async 'after a power cut a layer that was torn is gone, one that is whole stays'(h) {
     const root = join(h.temp, 'power');
-    const store = await h.newStore('power');
+    const store = await h.open('power');
+    await store.load();
     const whole = await h.addLayers(store, [[{ path: 'a', content: 'whole' }]]);
     const torn = await h.addLayers(store, [[{ path: 'b', content: 'torn' }]]);
-    const marks = readdirSync(join(root, 'unsynced'));
+    const unsynced = join(root, 'unsynced');
+    const marks = readdirSync(unsynced);
     assert.equal(marks.length, 2);
-    for (const name of marks) writeFileSync(join(root, 'unsynced', name), 'another boot');
     h.makeWritable(store.openTar(torn).diffDir);
     writeFileSync(join(store.openTar(torn).diffDir, 'b'), '');
+    // A store that stays open syncs some seconds later, and removes its marks then.
+    await store.close();
+    for (const name of marks) writeFileSync(join(unsynced, name), 'another boot');
     const again = await h.open('power');
     const { removed } = await again.load();
     assert.equal(removed.length, 2, removed.join());
     assert.ok(again.find(whole));
     assert.equal(again.find(torn), undefined);
     await again.close();
-    const durability = new Durability(join(root, 'unsynced'), h.log);
+    const durability = new Durability(unsynced, h.log);
     assert.equal((await durability.load()).length, 1, 'the mark of what is gone went with it');
     await durability.sync();
-    assert.deepEqual(readdirSync(join(root, 'unsynced')), []);
+    assert.deepEqual(readdirSync(unsynced), []);
   },
 
   async 'a layer stays while its tar is being read, and goes then'(h) {
