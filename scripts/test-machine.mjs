@@ -69,7 +69,8 @@ mount -t proc proc /proc
 sed -i 's/ main$/ main contrib/' /etc/apt/sources.list
 apt-get -qq update
 kernel=$(ls /lib/modules)
-apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends linux-headers-$kernel gcc make zfs-dkms zfsutils-linux
+apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends \\
+  linux-headers-$kernel gcc make zfs-dkms zfsutils-linux zstd
 modinfo -k $kernel zfs > /dev/null
 systemctl mask systemd-udev-settle.service $(cd /usr/lib/systemd/system && echo zfs-*.service)
 apt-get clean
