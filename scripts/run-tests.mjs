@@ -95,10 +95,10 @@ const SHARING = [
     ...['containers/runtimes', 'daemon/metrics', 'build/cache', 'build/run', 'containers/departures'],
     ...['daemon/traces', 'security/bad-input', 'security/fuzz', 'security/hostile-archives'],
   ],
-  // So do these, whose daemons have users of their own.
+  // So do these, whose daemons have users of their own. The last three share one, and the last one ends it.
   [
-    ...['containers/userns', 'containers/userns-auto', 'containers/userns-files', 'containers/userns-options'],
-    ...['containers/userns-shown', 'build/run-userns'],
+    ...['containers/userns-auto', 'containers/userns-options', 'containers/userns-shown'],
+    ...['build/run-userns', 'containers/userns-files', 'containers/userns'],
   ],
   ['network/network', 'network/user-networks', 'network/names', 'network/foreign-bridges'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));

@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Buildx } from '../support/buildx.js';
 import { buildxPlugins } from '../support/dockerd.js';
-import { RemappedEngine } from '../support/remapped-engine.js';
+import { remappedApart } from '../support/remapped-engine.js';
 import { assertStepOwners } from '../support/step-owners.js';
 
-const remapped = new RemappedEngine(true);
+const remapped = remappedApart();
 const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
 
 test('files of mounts have owners of the container, and networks are its own', { skip }, async () => {

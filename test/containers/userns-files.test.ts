@@ -10,13 +10,13 @@ import { call } from '../support/http.js';
 import { archiveOf, oldArchive } from '../support/image-archives.js';
 import { buildImage, buildLayer, sha256, tarOf } from '../support/image-builder.js';
 import { hostGid, hostUid } from '../support/remapper.js';
-import { hostOwner, owner, RemappedEngine } from '../support/remapped-engine.js';
+import { hostOwner, owner, remappedApart } from '../support/remapped-engine.js';
 import { IMAGE, image, owners } from '../support/users-image.js';
 
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
 /** cap_net_raw, permitted and effective, as an archive has it. */
 const NET_RAW = Buffer.from('0100000200200000000000000000000000000000', 'hex');
-const remapped = new RemappedEngine(true);
+const remapped = remappedApart();
 const { ok, run, inspect, temp } = remapped;
 
 describe('files', () => {

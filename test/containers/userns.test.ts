@@ -14,12 +14,12 @@ import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
 import { FIRST, GROUPS, hostGid, hostUid, SECOND } from '../support/remapper.js';
 import { waitFor } from '../support/wait.js';
-import { hostOwner, RemappedEngine } from '../support/remapped-engine.js';
+import { hostOwner, remappedApart } from '../support/remapped-engine.js';
 import { IMAGE, image, idsOf } from '../support/users-image.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
-const remapped = new RemappedEngine(true);
+const remapped = remappedApart();
 const { ok, run, inspect, pidOf } = remapped;
 
 describe('processes', () => {

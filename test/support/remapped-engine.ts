@@ -12,6 +12,7 @@ import { engined } from './engined.js';
 import { callJson } from './http.js';
 import { archiveOf, load, oldArchive } from './image-archives.js';
 import { hostGid, hostUid, makeRemapper } from './remapper.js';
+import { closeWithShared, isSharing, tidy } from './shared-engine.js';
 import { IMAGE, image } from './users-image.js';
 
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
@@ -23,6 +24,21 @@ interface Inspection {
   readonly Mounts: readonly { readonly Source: string }[];
 }
 
+/** The one of files that run in one process. */
+let shared: RemappedEngine | undefined;
+
+/**
+ * The daemon whose images and containers are in a data root of the remapped ids, as if from before; to be asked for
+ * once, at the top of a test file. Files that run in one process share it, and the last of them may leave it as it
+ * likes.
+ */
+export function remappedApart(): RemappedEngine {
+  if (!isSharing()) return new RemappedEngine(true);
+  shared ??= new RemappedEngine(true, true);
+  shared.takePart();
+  return shared;
+}
+
 /** To be made once, at the top of a test file. */
 export class RemappedEngine {
   engine!: Engine;
@@ -30,11 +46,26 @@ export class RemappedEngine {
   isRemapping = true;
   readonly temp = mkdtempSync(join(tmpdir(), 'userns-test-'));
   readonly #cleanup = new Cleanup();
+  #isStarted = false;
 
   /** @param isApart tells that images and containers are in a data root of the remapped ids, as if from before. */
-  constructor(private readonly isApart = false) {
+  constructor(
+    private readonly isApart = false,
+    isShared = false,
+  ) {
+    if (isShared) return;
     before(() => this.#start());
     after(() => this.#cleanup.run());
+  }
+
+  /** Begins it for a file, or takes away what an earlier file has left. */
+  takePart(): void {
+    before(async () => {
+      if (this.#isStarted) return tidy({ engine: this.engine, image: IMAGE });
+      this.#isStarted = true;
+      closeWithShared(() => this.#cleanup.run());
+      return this.#start();
+    });
   }
 
   readonly ok = (...args: string[]): Promise<string> => engineOk(this.engine, args);

@@ -35,13 +35,18 @@ export async function shareEngine(cleanup: Cleanup, start: (cleanup: Cleanup) =>
   return scene;
 }
 
+/** Has something else ended together with what these files share. */
+export function closeWithShared(close: () => Promise<void>): void {
+  own.add(close);
+}
+
 /** Ends the daemon and checks that nothing is left. */
 export async function closeShared(): Promise<void> {
   await own.run();
 }
 
 /** Removes everything that a file has made. What is in use cannot be removed, and fails the file. */
-async function tidy({ engine, image, registry }: Scene): Promise<void> {
+export async function tidy({ engine, image, registry }: Scene): Promise<void> {
   const { socketPath } = engine;
   const list = <T>(path: string): Promise<T> => callJson<T>(socketPath, 'GET', path);
   const remove = async (path: string): Promise<void> => {
