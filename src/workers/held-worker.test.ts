@@ -10,12 +10,16 @@ import { MessageChannel, type Worker as NodeWorker, type WorkerOptions } from 'n
 const dir = mkdtempSync(join(tmpdir(), 'held-worker-'));
 after(() => rmSync(dir, { recursive: true }));
 
-/** It answers each task with the number of its thread, but not the task 'never', and fails soon after 'fail'. */
+/**
+ * It answers each task with the number of its thread, but not the task 'never'. It fails soon after 'fail', and has
+ * changed after 'change'.
+ */
 const THREAD = `(function (require) {
-  const { parentPort, threadId } = require('node:worker_threads');
+  const { parentPort, threadId, workerData } = require('node:worker_threads');
   parentPort.on('message', ({ port, sharedBuffer }) =>
     port.on('message', (task) => {
       if (task === 'never') return;
+      if (task === 'change') workerData.changed.fill(1);
       port.postMessage(threadId);
       Atomics.add(sharedBuffer, 1, 1);
       if (task === 'fail') setImmediate(() => { throw new Error('failed later'); });
@@ -80,6 +84,11 @@ test('a thread that has done its tasks is the next one of any pool; others reall
   await second.end();
   const third = start();
   assert.equal(await third.ask('three'), other);
+  const changing = start();
+  const changed = await changing.ask('change');
+  await changing.end();
+  const fresh = start();
+  assert.notEqual(await fresh.ask('four'), changed, 'one that has changed is not kept');
   const failing = start();
   const failed = new Promise((resolve) => failing.worker.once('exit', resolve));
   // Nobody gets it, though it has answered.
@@ -88,5 +97,5 @@ test('a thread that has done its tasks is the next one of any pool; others reall
   await failing.worker.terminate();
   const last = start();
   assert.notEqual(await last.ask('four'), lost);
-  await Promise.all([third.end(), last.end()]);
+  await Promise.all([third.end(), fresh.end(), last.end()]);
 });

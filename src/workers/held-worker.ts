@@ -4,7 +4,8 @@
  * place of Node's Worker: the file that piscina names is part of the code that is held here.
  *
  * A start of a thread takes 30 ms of processor time, of which Node's own part is most. So a thread that a pool does not
- * need any more is spare for some seconds, and the next pool that wants one has it: all threads are alike.
+ * need any more is spare for some seconds, and the next pool that wants one has it: all threads are alike, but
+ * those that have changed for good.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -34,13 +35,16 @@ export function Worker(_file: string, options: WorkerOptions): NodeWorker {
 }
 
 class HeldThread extends NodeWorker {
+  readonly #changed: Int32Array;
   #counts: Int32Array | undefined;
   #expiry: NodeJS.Timeout | undefined;
   #isEnding = false;
 
   constructor(options: WorkerOptions) {
     library ??= nativeLibrary();
-    super(LOAD_SCRIPT, { ...options, eval: true, workerData: { text, code, library } satisfies ThreadData });
+    const changed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    super(LOAD_SCRIPT, { ...options, eval: true, workerData: { text, code, library, changed } satisfies ThreadData });
+    this.#changed = changed;
     this.#watch();
   }
 
@@ -59,7 +63,7 @@ class HeldThread extends NodeWorker {
   override terminate(): Promise<number> {
     const [requests, responses] = [this.#counts?.[REQUESTS], this.#counts?.[RESPONSES]];
     const hasDone = requests !== undefined && requests === responses;
-    if (!hasDone || this.#isEnding || spare.length >= MOST_SPARE) return this.#end();
+    if (!hasDone || this.#changed[0] !== 0 || this.#isEnding || spare.length >= MOST_SPARE) return this.#end();
     // For its pool it has ended.
     this.off('exit', this.#leave).emit('exit', 0);
     // Those of other events are Node's own.

@@ -1,6 +1,7 @@
 /** Sets the owner of files that a thread makes (setfsuid(2)). */
 import type { Owner } from '../../ports/id-maps.js';
 import { libc } from '../ffi/libc.js';
+import { markThreadChanged } from '../process/changed-thread.js';
 
 // linux/prctl.h, linux/securebits.h
 const PR_SET_SECUREBITS = 28;
@@ -16,6 +17,7 @@ const setfsgid = libc.func<[gid: number]>('int setfsgid(unsigned int gid)');
  */
 export function makeFilesAs({ uid, gid }: Owner): void {
   if (uid === 0 && gid === 0) return;
+  markThreadChanged();
   // Another user would lose its rights over the files of others.
   prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP);
   setfsgid(gid);
