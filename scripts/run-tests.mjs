@@ -120,8 +120,7 @@ const LONG = new Set([
  * several of them at its end would leave the processors idle.
  */
 const WAITING = new Set([
-  ...['resume', 'managed-plugins', 'supervisor-restart', 'shim-death', 'loopback-ports', 'parallel-ranges', 'faults'],
-  ...['faults-transfers', 'output-kills'],
+  ...['resume', 'managed-plugins', 'supervisor-restart', 'shim-death', 'parallel-ranges', 'faults', 'faults-transfers'],
 ]);
 /**
  * The temporary files of tests are in memory where the machine has enough of it, because nobody waits for a disk then,
