@@ -102,18 +102,21 @@ const SHARING = [
   ],
   ['network/network', 'network/user-networks', 'network/names', 'network/foreign-bridges'],
 ].map((names) => new Set(names.map((name) => join(COMPILED, 'test', `${name}.test.js`))));
-/** Names of files that take longest, though they are not the largest ones: mostly they wait. */
-const LONG = new Set([
-  ...['table', 'resume', 'hostile-archives', 'full-disk', 'fsck', 'streams', 'published-ports', 'quickstart'],
-  ...['isolation', 'empty-input', 'cache', 'cache-exchange', 'buildx', 'run', 'archive-limits', 'garbage', 'health'],
-  ...['network-crash', 'pipelined-hijack', 'faults', 'faults-transfers', 'cycles', 'output-kills', 'loopback-ports'],
-  ...['flag-effects', 'driver-overlay2', 'driver-directory', 'driver-fuse-overlayfs', 'driver-btrfs', 'nftables-modes'],
-  ...['kills', 'managed-plugins', 'shim-death', 'supervisor-restart', 'migrate', 'driver-snapshotter', 'legacy-links'],
-  ...['parallel-ranges', 'btrfs-daemon', 'snapshotter-daemon', 'ssh', 'network-plugins', 'compose-today', 'addresses'],
-  ...['provenance', 'outputs', 'images-pull', 'gateway-modes', 'shutdown', 'drivers-agree', 'load', 'tls', 'traces'],
-  ...['firewall-flush', 'upgrade', 'testcontainers', 'build-clients', 'userns-shown'],
-  ...['multi-platform', 'stores', 'guides', 'network-flags', 'retries', 'userns', 'rootless', 'socket-activation'],
-]);
+/**
+ * Names of files that take longest, in the order in which they begin. Many of them mostly wait, and so are not the
+ * largest ones.
+ */
+const LONGEST_FIRST = [
+  ...['table', 'driver-snapshotter', 'snapshotter-daemon', 'multi-platform', 'ssh', 'btrfs-daemon', 'loopback-ports'],
+  ...['full-disk', 'network-flags', 'published-ports', 'quickstart', 'migrate', 'push', 'socket-activation', 'tls'],
+  ...['addresses', 'nftables-modes', 'reload', 'authorization', 'driver-overlay2', 'load', 'flag-effects'],
+  ...['start-up', 'streams', 'guides', 'shutdown', 'rootless', 'snapshotter-made', 'stores', 'garbage'],
+  ...['gateway-modes', 'handover', 'pipelined-hijack', 'driver-btrfs', 'driver-directory', 'driver-fuse-overlayfs'],
+  ...['request-ends', 'fsck', 'isolation', 'output-kills', 'drivers-agree', 'firewall-flush', 'upgrade', 'package'],
+  ...['fuse-daemon', 'several-daemons', 'empty-input', 'retries', 'archive-upload', 'system-df'],
+  ...['restart-without-gap', 'testcontainers', 'network-crash', 'push-as-pulled', 'backend-change', 'archive-limits'],
+  ...['events', 'large-streams', 'growing-layer'],
+];
 /**
  * Names of files that compute a quarter of their time at most. One of these runs beside the others at any time, which
  * has less of the processors idle and slows the others down little. Together they take less than a whole run does, as
@@ -210,9 +213,9 @@ function takeSharing(files) {
 
 /** The long files first, then the largest: none that takes long shall begin when all others are done. */
 function longestFirst(files) {
-  return files
-    .toSorted((a, b) => statSync(b).size - statSync(a).size)
-    .toSorted((a, b) => Number(LONG.has(basename(b, '.test.js'))) - Number(LONG.has(basename(a, '.test.js'))));
+  const names = LONGEST_FIRST.toReversed();
+  const rank = (file) => names.indexOf(basename(file, '.test.js'));
+  return files.toSorted((a, b) => statSync(b).size - statSync(a).size).toSorted((a, b) => rank(b) - rank(a));
 }
 
 async function runAll() {
