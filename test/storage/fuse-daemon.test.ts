@@ -161,9 +161,12 @@ describe('with fuse-overlayfs', () => {
 
 test('without the program the driver is refused with its name and package, and nothing is made', async () => {
   const bin = mkdtempSync(join(tmpdir(), 'no-fuse-'));
-  for (const directory of (process.env['PATH'] ?? '').split(delimiter))
-    for (const name of readable(directory))
-      if (name !== DRIVER && !readdirSync(bin).includes(name)) symlinkSync(join(directory, name), join(bin, name));
+  const programs = new Map<string, string>();
+  // The first directory that has a name counts.
+  for (const directory of (process.env['PATH'] ?? '').split(delimiter).toReversed())
+    for (const name of readable(directory)) programs.set(name, directory);
+  programs.delete(DRIVER);
+  for (const [name, directory] of programs) symlinkSync(join(directory, name), join(bin, name));
   try {
     await assert.rejects(
       Engine.start(engined({ args: ['--storage-driver', DRIVER], env: { PATH: bin } })),

@@ -46,6 +46,8 @@ export interface LayerStoreOptions {
   readonly root: string;
   readonly driver: DriverRow;
   readonly workers: WorkerPool;
+  /** Makes the tars of layers, and is closed with the store. Default: threads of its own. */
+  readonly readers?: WorkerPool;
   readonly log: Logger;
   /** `name=value`; those of other drivers are ignored. */
   readonly storageOpts?: readonly string[];
@@ -73,11 +75,11 @@ export async function openLayerStore(options: LayerStoreOptions): Promise<Driver
   await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));
   spreadLayers(layout.staging);
   const driver = await row.open({ layout, workers, log, storageOpts, owner, labelOf });
-  return new DriverLayerStore({ row, driver, layout, workers, log, idMaps });
+  const { readers = createWorkerPool(READERS) } = options;
+  return new DriverLayerStore({ row, driver, layout, workers, readers, log, idMaps });
 }
 
-const READER_THREADS = 2;
-const STREAMS_PER_THREAD = 32;
+const READERS = { maxThreads: 2, tasksPerThread: 32 };
 
 type CommitRequest = Parameters<StagedLayer['commit']>[0];
 
@@ -86,6 +88,8 @@ interface Parts {
   readonly driver: StorageDriver;
   readonly layout: Layout;
   readonly workers: WorkerPool;
+  /** Streams have their own threads, because they last as long as their reader likes. */
+  readonly readers: WorkerPool;
   readonly log: Logger;
   readonly idMaps: IdMaps | undefined;
 }
@@ -98,11 +102,6 @@ export class DriverLayerStore implements LayerStore {
   readonly #durability: Durability;
   readonly #readOnly: ReadOnlyLayers;
   readonly #writable: WritableLayers;
-  /** Streams have their own threads, because they last as long as their reader likes. */
-  readonly #readers = createWorkerPool({
-    maxThreads: READER_THREADS,
-    tasksPerThread: STREAMS_PER_THREAD,
-  });
 
   constructor(parts: Parts) {
     const { row, driver, layout, workers, log, idMaps } = parts;
@@ -145,7 +144,7 @@ export class DriverLayerStore implements LayerStore {
   async close(): Promise<void> {
     await this.#trash.empty();
     await this.#durability.close();
-    await this.#readers.close();
+    await this.#parts.readers.close();
     await this.#parts.driver.close();
   }
 
@@ -194,7 +193,7 @@ export class DriverLayerStore implements LayerStore {
 
   tarStream(chainId: Digest): Readable {
     const { close, ...tar } = this.openTar(chainId);
-    const stream = tarStream(this.#readers, tar);
+    const stream = tarStream(this.#parts.readers, tar);
     stream.once('close', close);
     return stream;
   }
@@ -207,7 +206,7 @@ export class DriverLayerStore implements LayerStore {
 
   async tarSize(chainId: Digest): Promise<number> {
     const { tarSplitPath } = this.#readOnly.tarSource(chainId);
-    return this.#readOnly.pinned(chainId, () => this.#readers.run('tar-size', { tarSplitPath }));
+    return this.#readOnly.pinned(chainId, () => this.#parts.readers.run('tar-size', { tarSplitPath }));
   }
 
   async copyLayer(chainId: Digest, parent: Digest | undefined): Promise<LayerInfo> {
