@@ -11,6 +11,8 @@ import { beginsTar, BLOCK_SIZE } from '../storage/tar/header.js';
 import { TreeExtractor, type TreeExtractorOptions } from '../storage/tar/tree-extractor.js';
 import { closeFd } from '../sys/files/fd.js';
 import { openInRoot } from '../sys/files/open-in-root.js';
+import { makeFilesAs } from '../sys/users/file-system-ids.js';
+import { rootOwner } from '../sys/users/id-maps.js';
 import { createDecompressor, isCompressed } from './decompress.js';
 import { receivePieces } from './receive-pieces.js';
 
@@ -43,6 +45,7 @@ export async function copyIn({ view, path, options, idMaps, port }: CopyInInput)
     }
     const fd = openInRoot(rootFd, fsPath(directory));
     try {
+      makeFilesAs(rootOwner(idMaps));
       await writePieces(`/proc/self/fd/${fd}/${plainFile}`, pieces);
     } finally {
       closeFd(fd);
@@ -54,10 +57,16 @@ export async function copyIn({ view, path, options, idMaps, port }: CopyInInput)
 
 async function unpack(pieces: AsyncIterable<Buffer>, target: TreeExtractorOptions): Promise<void> {
   const extractor = new TreeExtractor(target);
-  const decompressor = createDecompressor((chunk) => extractor.write(chunk));
+  const owner = rootOwner(target.idMaps);
+  // Between two pieces the thread works for others, too.
+  const decompressor = createDecompressor((chunk) => {
+    makeFilesAs(owner);
+    extractor.write(chunk);
+  });
   try {
     for await (const piece of pieces) await decompressor.write(piece);
     await decompressor.end();
+    makeFilesAs(owner);
     extractor.finish();
   } finally {
     decompressor.destroy();

@@ -1,7 +1,10 @@
 /** `UsernsMode: auto`: containers with users of their own; whose their files are, here and in archives. */
 import assert from 'node:assert/strict';
-import { lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { request, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { engineOk } from '../support/engine-commands.js';
 import { call } from '../support/http.js';
@@ -226,6 +229,34 @@ describe('users of their own', () => {
     for (const id of [running, stopped]) await own.json('DELETE', `/containers/${id}?force=1`);
     await own.json('DELETE', '/images/test/own:1');
     await own.json('DELETE', '/volumes/vol');
+  });
+
+  test('copies that go on at the same time make files of the users of their containers', async () => {
+    const ids = await Promise.all(
+      Array.from({ length: 3 }, () => own.start('exec sleep 6000', { Tmpfs: { '/memory': '' } })),
+    );
+    const firsts = await firstIds(ids);
+    const path = (id: string): string => `/containers/${id}/archive?path=/memory`;
+    const placeOf = async (id: string, name: string): Promise<string> =>
+      join('/proc', `${(await own.inspect(id)).State.Pid}`, 'root/memory', name);
+    // The daemon waits for a piece of that size before it writes.
+    const content = 'x'.repeat(128 * 1024);
+    const body = tarOf(['first', 'second', 'third'].map((name) => ({ path: name, content, uid: 3, gid: 4 })));
+    const begin = 512 + content.length;
+    const [slow = '', ...others] = ids;
+    const upload = request({ socketPath: socket(), method: 'PUT', path: path(slow), agent: false });
+    const replied = once(upload, 'response') as Promise<[IncomingMessage]>;
+    upload.write(body.subarray(0, begin));
+    const first = await placeOf(slow, 'first');
+    await waitFor('the first file', () => existsSync(first));
+    for (const id of others) assert.equal((await call(socket(), 'PUT', path(id), { body })).status, 200);
+    upload.end(body.subarray(begin));
+    const [reply] = await replied;
+    assert.equal(reply.statusCode, 200, await text(reply));
+    for (const [index, id] of ids.entries())
+      for (const name of ['first', 'second', 'third'])
+        assert.deepEqual(files(await placeOf(id, name)), [`${(firsts[index] ?? 0) + 3}:${(firsts[index] ?? 0) + 4}`]);
+    for (const id of ids) await own.json('DELETE', `/containers/${id}?force=1`);
   });
 
   test('a daemon that is killed at any instant leaves no ids taken, nor gives any twice', async () => {
