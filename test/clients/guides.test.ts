@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Cleanup } from '../support/cleanup.js';
 import { removeContainers } from '../support/container-removal.js';
-import { buildxPlugins, dockerCli } from '../support/dockerd.js';
+import { buildxPlugins, dockerCli, SHORT_LIVED } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { callJson } from '../support/http.js';
@@ -52,7 +52,7 @@ before(async () => {
   const config = { 'exec-root': join(engine.dir, 'exec'), 'data-root': join(engine.dir, 'data') };
   writeFileSync(join(directory, 'daemon.json'), JSON.stringify(config));
   const path = [bin, dirname(process.execPath), '/usr/sbin', '/usr/bin', '/sbin', '/bin'].join(':');
-  env = { PATH: path, DOCKER_HOST: engine.host, DOCKER_CONFIG: cli };
+  env = { ...SHORT_LIVED, PATH: path, DOCKER_HOST: engine.host, DOCKER_CONFIG: cli };
 });
 
 /** The guides name the places of an installed daemon. */

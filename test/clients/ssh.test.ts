@@ -25,7 +25,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Buildx } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
-import { dockerCli, dockerd } from '../support/dockerd.js';
+import { dockerCli, dockerd, SHORT_LIVED } from '../support/dockerd.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { engined, isTestingDockerd } from '../support/engined.js';
@@ -83,7 +83,7 @@ interface Result {
 function start(args: readonly string[], host: string, input: 'ignore' | 'pipe'): ChildProcess {
   return spawn(dockerCli(), ['-H', host, ...args], {
     stdio: [input, 'pipe', 'pipe'],
-    env: { PATH: '/usr/bin:/bin', DOCKER_CONFIG: join(directory, 'cli'), DOCKER_CLI_HINTS: 'false' },
+    env: { ...SHORT_LIVED, PATH: '/usr/bin:/bin', DOCKER_CONFIG: join(directory, 'cli'), DOCKER_CLI_HINTS: 'false' },
     timeout: PATIENCE_MS,
     killSignal: 'SIGKILL',
   });

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { openSync, closeSync } from 'node:fs';
 import { join } from 'node:path';
-import { dockerCli } from './dockerd.js';
+import { dockerCli, SHORT_LIVED } from './dockerd.js';
 import type { Door } from './doors.js';
 import { call, callJson, RawConnection } from './http.js';
 import { waitFor } from './wait.js';
@@ -35,7 +35,7 @@ async function docker(door: Door, args: readonly string[], input: CliInput): Pro
   const nothing = openSync('/dev/null', 'r');
   const child = spawn(dockerCli(), [...door.cliArgs, ...args], {
     stdio: [input === 'nothing' ? nothing : 'pipe', 'pipe', 'pipe'],
-    env: { ...process.env, DOCKER_CONFIG: join(door.engine.dir, 'cli'), DOCKER_CLI_HINTS: 'false' },
+    env: { ...process.env, ...SHORT_LIVED, DOCKER_CONFIG: join(door.engine.dir, 'cli'), DOCKER_CLI_HINTS: 'false' },
   });
   closeSync(nothing);
   let text = '';
