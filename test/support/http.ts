@@ -5,7 +5,6 @@
 import { once } from 'node:events';
 import { request, type IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
 
 export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
@@ -130,22 +129,25 @@ export async function* jsonLines<T>(message: AsyncIterable<Buffer>): AsyncGenera
 /** A bare connection for bytes that no HTTP client would send, and for hijacked streams. */
 export class RawConnection {
   #received = Buffer.alloc(0);
+  /** Pieces that have come since `#received` was put together. */
+  #pieces: Buffer[] = [];
   #ended = false;
+  readonly #readers = new Set<() => void>();
   readonly #socket: Socket;
 
   /** @param socket is connected, and the connection's from now on. */
   constructor(socket: Socket) {
     this.#socket = socket;
     socket.on('data', (chunk: Buffer) => {
-      this.#received = Buffer.concat([this.#received, chunk]);
-    });
-    socket.once('end', () => {
-      this.#ended = true;
+      this.#pieces.push(chunk);
+      this.#wake();
     });
     // A reset ends the reading like an orderly end does; tests judge by the bytes.
-    socket.once('error', () => {
-      this.#ended = true;
-    });
+    for (const event of ['end', 'error'])
+      socket.once(event, () => {
+        this.#ended = true;
+        this.#wake();
+      });
   }
 
   static async open(socketPath: string): Promise<RawConnection> {
@@ -184,11 +186,14 @@ export class RawConnection {
    */
   async readThrough(mark: string, timeoutMs = 60_000): Promise<string> {
     const deadline = Date.now() + timeoutMs;
-    for (;;) {
-      const at = this.#received.indexOf(mark);
-      if (at >= 0) return this.#take(at + Buffer.byteLength(mark)).toString();
+    const length = Buffer.byteLength(mark);
+    for (let from = 0; ;) {
+      const received = this.#all();
+      const at = received.indexOf(mark, from);
+      if (at >= 0) return this.#take(at + length).toString();
       if (this.#ended || Date.now() > deadline)
-        throw new Error(`no ${JSON.stringify(mark)} in ${JSON.stringify(this.#received.toString())}`);
+        throw new Error(`no ${JSON.stringify(mark)} in ${JSON.stringify(received.toString())}`);
+      from = Math.max(0, received.length - length + 1);
       await this.#more(deadline);
     }
   }
@@ -198,10 +203,16 @@ export class RawConnection {
     const deadline = Date.now() + timeoutMs;
     while (!this.#ended) {
       if (Date.now() > deadline)
-        throw new Error(`the stream is still open after ${JSON.stringify(this.#received.toString())}`);
+        throw new Error(`the stream is still open after ${JSON.stringify(this.#all().toString())}`);
       await this.#more(deadline);
     }
-    return this.#take(this.#received.length);
+    return this.#take(this.#all().length);
+  }
+
+  #all(): Buffer {
+    if (this.#pieces.length > 0) this.#received = Buffer.concat([this.#received, ...this.#pieces]);
+    this.#pieces = [];
+    return this.#received;
   }
 
   #take(count: number): Buffer {
@@ -210,13 +221,20 @@ export class RawConnection {
     return taken;
   }
 
+  /** Waits for bytes, the end, or the deadline. */
   async #more(deadline: number): Promise<void> {
-    // It takes the listeners away that nothing was told to.
-    const over = new AbortController();
-    const { signal } = over;
-    const timeUp = delay(Math.max(1, deadline - Date.now()), undefined, { signal, ref: false });
-    const events = ['data', 'end'].map((event) => once(this.#socket, event, { signal }));
-    await Promise.race([...events, timeUp]).catch(() => undefined);
-    over.abort();
+    let timer: NodeJS.Timeout | undefined;
+    let wake: () => void = () => undefined;
+    await new Promise<void>((resolve) => {
+      wake = resolve;
+      this.#readers.add(wake);
+      timer = setTimeout(wake, Math.max(1, deadline - Date.now())).unref();
+    });
+    this.#readers.delete(wake);
+    clearTimeout(timer);
+  }
+
+  #wake(): void {
+    for (const wake of this.#readers) wake();
   }
 }
