@@ -32,14 +32,26 @@ export function digestOf(one: TableCase): string {
 
 const tagOf = (index: number): string => `table/case${index}:latest`;
 
-/** Builds with buildx, many at once; those that fail alone, because one that fails cancels those beside it. */
-export async function buildWithBuildx(target: Target, cases: readonly TableCase[]): Promise<Map<string, CaseRecord>> {
+/** An image, or what was said, by the name of each case that was built. */
+export type Outcomes = ReadonlyMap<string, { readonly tag: string } | { readonly error: string }>;
+
+/**
+ * Builds with buildx, many at once; those that fail alone, because one that fails cancels those beside it.
+ * `expected` names further ones that may fail.
+ */
+export async function buildWithBuildx(
+  target: Target,
+  cases: readonly TableCase[],
+  expected: { has(name: string): boolean } = new Set(),
+): Promise<Outcomes> {
   const directory = mkdtempSync(join(tmpdir(), 'table-'));
-  const errors = new Map<string, string>();
+  const outcomes = new Map<string, { readonly tag: string } | { readonly error: string }>();
   try {
     const all = cases.map((one, index) => ({ one, index, target: bakeTarget(directory, one, index) }));
-    const alone = all.filter(({ one }) => one.fails);
-    const together = all.filter(({ one }) => !one.fails);
+    for (const { one, index } of all) outcomes.set(one.name, { tag: tagOf(index) });
+    const isAlone = ({ one }: { readonly one: TableCase }): boolean => one.fails === true || expected.has(one.name);
+    const alone = all.filter(isAlone);
+    const together = all.filter((build) => !isAlone(build));
     while (together.length > 0) {
       const group = together.splice(0, GROUP);
       const said = await bake(target, directory, group);
@@ -52,35 +64,25 @@ export async function buildWithBuildx(target: Target, cases: readonly TableCase[
     const next = async (): Promise<void> => {
       for (let build = alone.shift(); build !== undefined; build = alone.shift()) {
         const said = await bake(target, directory, [build]);
-        if (said !== undefined) errors.set(build.one.name, plain(said));
+        if (said !== undefined) outcomes.set(build.one.name, { error: plain(said) });
       }
     };
     await Promise.all(Array.from({ length: ALONE }, next));
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }
-  return records(target, cases, errors);
+  return outcomes;
 }
 
-/** Builds by `POST /build`, one after the other. */
-export async function buildClassic(target: Target, cases: readonly TableCase[]): Promise<Map<string, CaseRecord>> {
-  const errors = new Map<string, string>();
+/** Builds by `POST /build` of a builder, one after the other. */
+export async function buildByPost(target: Target, cases: readonly TableCase[], version: 1 | 2): Promise<Outcomes> {
+  const outcomes = new Map<string, { readonly tag: string } | { readonly error: string }>();
   for (const [index, one] of cases.entries()) {
-    const said = await post(target, one, tagOf(index), 1);
-    if (said !== undefined) errors.set(one.name, said);
+    const tag = `table/posted${index}:latest`;
+    const error = await post(target, one, tag, version);
+    outcomes.set(one.name, error === undefined ? { tag } : { error });
   }
-  return records(target, cases, errors);
-}
-
-/** Builds cases that fail by `POST /build` of BuildKit: a start of buildx takes longer than most of them. */
-export async function failuresOfBuildKit(
-  target: Target,
-  cases: readonly TableCase[],
-): Promise<Map<string, CaseRecord>> {
-  const found = new Map<string, CaseRecord>();
-  for (const one of cases)
-    found.set(one.name, { error: (await post(target, one, 'table/failing', 2)) ?? 'it has not failed' });
-  return found;
+  return outcomes;
 }
 
 /** Returns what is said when a build fails, and nothing when the image was made. */
@@ -165,16 +167,16 @@ function plain(said: string): string {
     .replaceAll(/\b[a-z0-9]{25}\b/g, 'ID');
 }
 
-async function records(
-  target: Target,
-  cases: readonly TableCase[],
-  errors: ReadonlyMap<string, string>,
-): Promise<Map<string, CaseRecord>> {
-  const found = new Map<string, CaseRecord>([...errors].map(([name, error]) => [name, { error }]));
+/** Tells what is in the images that were made. */
+export async function recordsOf(target: Target, outcomes: Outcomes): Promise<Map<string, CaseRecord>> {
+  const found = new Map<string, CaseRecord>();
   const saved: { readonly name: string; readonly tag: string }[] = [];
-  for (const [index, { name }] of cases.entries()) {
-    if (errors.has(name)) continue;
-    const tag = tagOf(index);
+  for (const [name, outcome] of outcomes) {
+    if ('error' in outcome) {
+      found.set(name, outcome);
+      continue;
+    }
+    const { tag } = outcome;
     const image = await callJson<InspectedImage>(target.socketPath, 'GET', `/images/${tag}/json`);
     if (image.RootFS.Layers?.length) saved.push({ name, tag });
     // dockerd cannot save it.

@@ -11,7 +11,7 @@ import { dockerd } from '../../support/dockerd.js';
 import { Engine } from '../../support/engine.js';
 import { callJson } from '../../support/http.js';
 import { pullOk } from '../../support/pulls.js';
-import { buildClassic, buildWithBuildx, type CaseRecord, digestOf } from './build-cases.js';
+import { buildByPost, buildWithBuildx, type CaseRecord, digestOf, recordsOf } from './build-cases.js';
 import type { TableCase } from './case.js';
 import { CASES, CLASSIC_CASES } from './cases.js';
 
@@ -50,8 +50,10 @@ try {
   await pullOk(engine, registry.reference);
   const path = `/images/${encodeURIComponent(registry.reference)}/tag?repo=test/busybox&tag=1.0`;
   await callJson(engine.socketPath, 'POST', path);
-  await record('recorded.json', CASES, (cases) => buildWithBuildx(engine, cases));
-  await record('recorded-classic.json', CLASSIC_CASES, (cases) => buildClassic(engine, cases));
+  await record('recorded.json', CASES, async (cases) => recordsOf(engine, await buildWithBuildx(engine, cases)));
+  await record('recorded-classic.json', CLASSIC_CASES, async (cases) =>
+    recordsOf(engine, await buildByPost(engine, cases, 1)),
+  );
 } finally {
   await cleanup.run();
 }

@@ -1,8 +1,8 @@
 /**
  * The table of builds: what this engine makes of each is what dockerd 28.5 makes of it. Where it is not, differences.ts
  * says why; a case that is there and does not differ any more fails, so that the list only shrinks.
- * TABLE_WHOLE=1 builds by `POST /build` also what dockerd's two builders make equal (isToldByBuildx), and by buildx all
- * that fails (isAboutItsClient).
+ * TABLE_WHOLE=1 builds by `POST /build` also what dockerd's two builders make equal (isToldByBuildx), and by buildx
+ * also what needs no client (needsNoClient).
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -10,10 +10,10 @@ import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../../support/cleanup.js';
 import { buildxPlugins } from '../../support/dockerd.js';
 import { type EngineWithImage, startEngineWithImage } from '../../support/engine-with-image.js';
-import { buildClassic, buildWithBuildx, type CaseRecord, digestOf, failuresOfBuildKit } from './build-cases.js';
+import { buildByPost, buildWithBuildx, type CaseRecord, digestOf, recordsOf } from './build-cases.js';
 import { BASE, type TableCase } from './case.js';
 import { CASES, CLASSIC_CASES, FILE_CASES } from './cases.js';
-import { CLASSIC_DIFFERENCES, DIFFERENCES } from './differences.js';
+import { CLASSIC_DIFFERENCES, DIFFERENCES, FAILING_HERE } from './differences.js';
 
 const cleanup = new Cleanup();
 let under: EngineWithImage;
@@ -62,20 +62,30 @@ const classicCases = CLASSIC_CASES.filter(
   (one) => isWhole || CLASSIC_DIFFERENCES.has(one.name) || !isToldByBuildx(one),
 );
 
-/** Tells whether a build fails by what its client is asked for, or asks for itself. Others fail the same from a tar. */
-const isAboutItsClient = ({ dockerfile, files, args, platform, options }: TableCase): boolean =>
-  [args, platform, options, files?.['.dockerignore']].some((asked) => asked !== undefined) ||
-  dockerfile.includes('type=ssh');
+/** Tells whether a build is that of a Dockerfile alone, or fails without its client. Both are the same from a tar. */
+function needsNoClient(one: TableCase): boolean {
+  const { args, labels, target, platform, secrets, contexts, references, options, files } = one;
+  if ([args, platform, options, files?.['.dockerignore']].some((asked) => asked !== undefined)) return false;
+  if (one.dockerfile.includes('type=ssh')) return false;
+  const others = [labels, target, secrets, contexts, references, files];
+  return one.fails === true || others.every((asked) => asked === undefined);
+}
 
-const posted = CASES.filter((one) => one.fails && !isWhole && !isAboutItsClient(one));
+const posted = CASES.filter((one) => !isWhole && needsNoClient(one));
 
-/** A build with buildx that fails takes a client for itself, so most of these are done without one. */
+/**
+ * A build with buildx that fails takes a client for itself, and any of them asks it for the Dockerfile, files to ignore
+ * and the context in turn. So those that need no client are done without one.
+ */
 async function buildByBuildKit(): Promise<ReadonlyMap<string, CaseRecord>> {
   const others = CASES.filter((one) => !posted.includes(one));
-  return new Map([
-    ...(await buildWithBuildx(under.engine, others)),
-    ...(await failuresOfBuildKit(under.engine, posted)),
-  ]);
+  return recordsOf(
+    under.engine,
+    new Map([
+      ...(await buildWithBuildx(under.engine, others, FAILING_HERE)),
+      ...(await buildByPost(under.engine, posted, 2)),
+    ]),
+  );
 }
 
 function compare(
@@ -119,5 +129,7 @@ describe(
 );
 
 describe('builds by POST /build are those of dockerd', () => {
-  compare(classic, classicCases, CLASSIC_DIFFERENCES, () => buildClassic(under.engine, classicCases));
+  compare(classic, classicCases, CLASSIC_DIFFERENCES, async () =>
+    recordsOf(under.engine, await buildByPost(under.engine, classicCases, 1)),
+  );
 });
