@@ -1,5 +1,6 @@
 /** Caches that travel: what one engine has built, another one that knows nothing of it does not build again. */
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -161,9 +162,12 @@ describe('a cache that travels', { skip }, () => {
       ['compression=uncompressed', /\.tar$/],
       ['compression=gzip,compression-level=1,force-compression=true', /\.tar\+gzip$/],
     ] as const) {
-      const made = stages.map((name) => `FROM ${base} AS ${name}\nENV FORM="${form}"\nRUN ${RANDOM} > /${name}`);
+      const made = stages.map((name) => `FROM ${base} AS ${name}\nENV FORM="${form}"\nCOPY ${name} /`);
       const dockerfile = [...made, `FROM ${base}`, ...taken].join('\n');
-      for (const buildx of [one, other]) buildx.write('a/Dockerfile', dockerfile);
+      const files = stages.map((name): [string, string] => [name, randomBytes(16).toString('hex')]);
+      for (const buildx of [one, other])
+        for (const [name, content] of [...files, ['Dockerfile', dockerfile] as const])
+          buildx.write(`a/${name}`, content);
       const ref = `${registry.host}/team/form:1`;
       await build(one, '--cache-to', `type=registry,mode=max,ref=${ref},${form}`, '-t', 'form:1');
       const accept = 'application/vnd.oci.image.manifest.v1+json';

@@ -39,9 +39,7 @@ const cleanup = new Cleanup();
 const directory = mkdtempSync(join(tmpdir(), 'cache-'));
 const skip = buildxPlugins() === undefined && 'needs buildx: node scripts/peers.mjs';
 /** Content of the configuration file of the next start. */
-const file: Record<string, unknown> = {};
-/** Limits of the last tests, which share a restart of the daemon. */
-const history = { maxAge: '1h', maxEntries: 2 };
+const file: Record<string, unknown> = { builder: { history: { maxAge: '1h', maxEntries: 2 } } };
 let engine: Engine;
 let buildx: Buildx;
 
@@ -196,7 +194,7 @@ describe('the build cache', { skip }, () => {
     buildx.write('d/f', 'y'.repeat(3000));
     const build = async (name: string): Promise<string> =>
       (await buildx.ok(['buildx', 'build', '-o', 'type=cacheonly', name])).stderr;
-    await buildx.ok(['image', 'prune', '-f']);
+    await callJson(engine.socketPath, 'POST', '/images/prune');
     for (const name of ['c', 'd']) await build(name);
     const data = join(engine.dir, 'data');
     const cache = join(data, 'builder/cache');
@@ -229,8 +227,7 @@ describe('the build cache', { skip }, () => {
     assert.ok(dry.stdout.includes(`${at('directories/nobodys')}a directory of no record`), dry.stdout);
     // The layer of the damaged record is nobody's now.
     assert.match(dry.stdout, /kept: overlay2\/layers\/[0-9a-z]+: a layer without a record, or one that nothing uses/);
-    assert.equal(fsck('--repair').status, 1);
-    assert.deepEqual([fsck('--repair').status, fsck().status], [0, 0]);
+    assert.deepEqual([fsck('--repair').status, fsck().status], [1, 0]);
     await engine.start();
     const again = await build('c');
     assert.match(again, /COPY f \/f\n#\d+ CACHED/);
@@ -240,37 +237,29 @@ describe('the build cache', { skip }, () => {
     assert.deepEqual(report.findings, []);
   });
 
-  test('builder.gc: rules are shown and applied', async () => {
+  test('builder.gc: rules are shown and applied; builder.history: builds beyond the limits are forgotten', async () => {
+    const listed = async (): Promise<string[]> =>
+      (await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Ref}}'])).stdout.trim().split('\n');
+    // Those that are younger stay, however many they are.
+    assert.ok((await listed()).length >= 3);
     const shown = (await buildx.ok(['buildx', 'inspect'])).stdout;
     const filter = 'type==source.local,type==exec.cachemount,type==source.git.checkout';
     assert.ok(shown.includes(`GC Policy rule#0:\n All:            false\n Filters:        ${filter}\n`), shown);
     assert.match(shown, / Keep Duration: +48h0m0s\n Max Used Space: \S+\nGC Policy rule#1:\n/);
     assert.match(shown, /rule#3:\n All: +true\n Reserved Space: \S+\n Max Used Space: \S+\n Min Free Space: \S+\n/);
     assert.notDeepEqual(await contexts(), []);
-    file['builder'] = { gc: { policy: [{ filter: ['type=source.local'], maxUsedSpace: '1' }] }, history };
+    file['builder'] = {
+      gc: { policy: [{ filter: ['type=source.local'], maxUsedSpace: '1' }] },
+      history: { maxAge: '0', maxEntries: 2 },
+    };
     await engine.stop();
     await engine.start();
     await waitFor('the collection', async () => (await contexts()).length === 0);
     const own = (await buildx.ok(['buildx', 'inspect'])).stdout;
     assert.match(own, /rule#0:\n All: +false\n Filters: +type==source\.local\n Max Used Space: 1B\n/);
     assert.doesNotMatch(own, /rule#1/);
-  });
-
-  test('builder.history: builds beyond the limits are forgotten', async () => {
-    const listed = async (): Promise<string[]> =>
-      (await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Ref}}'])).stdout.trim().split('\n');
-    const building = async (times: number): Promise<void> => {
-      for (let at = 0; at < times; at++) await buildx.ok(['build', '-q', '.'], { in: 'history' });
-    };
-    buildx.write('history/Dockerfile', 'FROM scratch\nCOPY Dockerfile /\n');
-    // Those that are younger stay, however many they are.
-    await building(3);
-    assert.ok((await listed()).length >= 3);
-    history.maxAge = '0';
-    await engine.stop();
-    await engine.start();
     assert.equal((await listed()).length, 2);
-    await building(1);
+    await buildx.ok(['build', '-q', 'd']);
     assert.equal((await listed()).length, 2);
   });
 });

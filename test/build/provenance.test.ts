@@ -230,8 +230,11 @@ describe('docker build --provenance', { skip }, () => {
 
   test('of steps that have too much to say is refused with mode=max alone', async () => {
     // Each RUN tells all variables: together they are longer than the limit, and the Dockerfile is not.
-    const variables = Array.from({ length: 10 }, (_, at) => `ENV LONG${at}=${'x'.repeat(60_000)}`);
-    const lines = [...variables, ...Array.from({ length: 8 }, (_, at) => `RUN : ${at}`)];
+    const variables = Array.from(
+      { length: 20 },
+      (_, at) => `ENV LONG${at}=${at === 0 ? 'x'.repeat(60_000) : '$LONG0'}`,
+    );
+    const lines = [...variables, ...Array.from({ length: 4 }, (_, at) => `RUN : ${at}`)];
     buildx.write('long/Dockerfile', [`FROM ${base}`, ...lines].join('\n'));
     const output = ['--network=none', '-o', 'type=oci,dest=../long.tar'];
     const refused = await buildx.run(['build', '--provenance=mode=max', ...output, '.'], { in: 'long' });

@@ -145,7 +145,7 @@ describe('RUN --mount', { skip }, () => {
       // The step is another one each time.
       const file = mount === '' ? '/c/f' : '/c';
       const run = `RUN ${from} cat ${file}; echo ${++uses} >> ${file}`;
-      const made = `FROM ${image} AS ${stage}\nRUN mkdir /seed && echo ${content} > /seed/f\nFROM ${image}\n`;
+      const made = `FROM ${image} AS ${stage}\nCOPY <<END /seed/f\n${content}\nEND\nFROM ${image}\n`;
       buildx.write('a/Dockerfile', made + run);
       const { stderr } = await buildx.ok(['build', '--network=none', ...args, '.'], { in: 'a' });
       return [...stderr.matchAll(/^#\d+ [\d.]+ (.*)$/gm)].map(([, line = '']) => line);

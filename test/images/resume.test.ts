@@ -96,11 +96,11 @@ test(
     const isLarge = LARGE_MB > 0;
     const layers = isLarge
       ? [1, 2, 3, 4].map((seed) => layer(LARGE_MB / 4, seed, 'none'))
-      : [layer(16, 1, 'none'), layer(8, 2)];
+      : [layer(8, 1, 'none'), layer(4, 2)];
     const image = buildImage({ layers });
     await holdLittle(t);
     const registry = await registryWith(t, image, 'broken');
-    const proxy = await startCuttingProxy(registry.host, { down: (isLarge ? 50 : 1) * MB });
+    const proxy = await startCuttingProxy(registry.host, { down: (isLarge ? 50 : 0.65) * MB });
     t.after(() => proxy.stop());
     const reference = `${proxy.host}/broken:latest`;
     const total = sizeOf(image);
