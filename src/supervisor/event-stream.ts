@@ -15,7 +15,9 @@ import { Events, type Envelope } from './proto/gen/event_service_pb.js';
 import { TaskExitSchema, TaskOOMSchema, TaskPausedSchema, TaskResumedSchema } from './proto/gen/task_events_pb.js';
 
 const MARKER_TOPIC = '/engine/subscribed';
-const MARKER_RETRY_MS = 20;
+/** The first marker is mostly lost, as a subscription takes a millisecond or two. Each wait is twice the last one. */
+const FIRST_RETRY_MS = 1;
+const MAX_RETRY_MS = 20;
 const PUBLISH_TIMEOUT_MS = 10_000;
 
 export interface EventStreamListeners {
@@ -80,8 +82,10 @@ async function confirm(connection: GrpcConnection, marker: string, marked: Promi
   const event = { typeUrl: 'engine.Subscribed', value: Buffer.from(marker) };
   const isMarked = marked.then(() => true);
   isMarked.catch(() => {}); // It may reject while we publish; the race below reports it.
-  do await events.publish({ topic: MARKER_TOPIC, event }, { timeoutMs: PUBLISH_TIMEOUT_MS });
-  while (!(await Promise.race([isMarked, delay(MARKER_RETRY_MS, false)])));
+  for (let waitMs = FIRST_RETRY_MS; ; waitMs = Math.min(2 * waitMs, MAX_RETRY_MS)) {
+    await events.publish({ topic: MARKER_TOPIC, event }, { timeoutMs: PUBLISH_TIMEOUT_MS });
+    if (await Promise.race([isMarked, delay(waitMs, false)])) return;
+  }
 }
 
 function decode({ event }: Envelope): TaskEvent | undefined {
