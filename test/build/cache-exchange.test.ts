@@ -210,7 +210,7 @@ describe('a cache that travels', { skip }, () => {
 
   test('in a directory of the client, in each compression', async () => {
     for (const form of ['', ',compression=uncompressed,image-manifest=false,mode=max']) {
-      write([`ENV FORM="${form}"`, `RUN ${RANDOM} > /r`, 'RUN head -c 3000000 /dev/urandom > /large']);
+      write([`ENV FORM="${form}"`, `RUN ${RANDOM} > /r`, 'RUN head -c 1200000 /dev/urandom > /large']);
       const at = join(directory, `local${form.length}`);
       const shown = await build(one, '--cache-to', `type=local,dest=${at}${form}`, '-t', 'local:1');
       assert.match(shown, /exporting cache to client directory\n/);

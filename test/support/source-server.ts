@@ -1,6 +1,15 @@
 /** A server of files and git repositories, honest ones and others, on a port of its own. */
 import { execFileSync, spawn } from 'node:child_process';
-import { appendFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -9,6 +18,15 @@ import { dirname, join } from 'node:path';
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 const HEAD_END = '\r\n\r\n';
+
+/** git has no settings of the machine, and does not begin to tidy up after each commit. */
+const BARE_CONFIGURATION = {
+  GIT_CONFIG_GLOBAL: '/dev/null',
+  GIT_CONFIG_NOSYSTEM: '1',
+  GIT_CONFIG_COUNT: '1',
+  GIT_CONFIG_KEY_0: 'maintenance.auto',
+  GIT_CONFIG_VALUE_0: 'false',
+};
 
 export class SourceServer {
   readonly directory = mkdtempSync(join(tmpdir(), 'source-server-'));
@@ -52,8 +70,9 @@ export class SourceServer {
   commit(repository: string, files: Readonly<Record<string, string>>, branch = 'main'): string {
     const directory = join(this.directory, repository);
     mkdirSync(directory, { recursive: true });
-    this.git(directory, 'init', '--quiet', '--initial-branch', branch);
-    this.git(directory, 'symbolic-ref', 'HEAD', `refs/heads/${branch}`);
+    // A program for it would take as long as the commit.
+    if (existsSync(join(directory, '.git'))) writeFileSync(join(directory, '.git/HEAD'), `ref: refs/heads/${branch}\n`);
+    else this.git(directory, 'init', '--quiet', '--template=', '--initial-branch', branch);
     for (const [name, text] of Object.entries(files)) {
       mkdirSync(join(directory, dirname(name)), { recursive: true });
       if (name.endsWith('@')) symlinkSync(text, join(directory, name.slice(0, -1)));
@@ -61,7 +80,7 @@ export class SourceServer {
     }
     this.git(directory, 'add', '--all');
     this.git(directory, 'commit', '--quiet', '--message', 'a commit');
-    return this.git(directory, 'rev-parse', 'HEAD').trim();
+    return readFileSync(join(directory, '.git/refs/heads', branch), 'utf8').trim();
   }
 
   /** Adds a submodule without looking at its address. */
@@ -84,7 +103,7 @@ export class SourceServer {
     };
     return execFileSync('git', args, {
       cwd: directory,
-      env: { ...process.env, ...names, GIT_CONFIG_GLOBAL: '/dev/null', GIT_CONFIG_NOSYSTEM: '1' },
+      env: { ...process.env, ...names, ...BARE_CONFIGURATION },
       encoding: 'utf8',
     });
   }
