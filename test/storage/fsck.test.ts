@@ -135,7 +135,7 @@ describe('without a daemon', { skip }, () => {
   after(() => engine.start());
 
   test('exit codes are those of fsck(8); a second repair finds nothing', () => {
-    assert.deepEqual([fsck().status, fsck('--repair').status], [0, 0]);
+    assert.equal(fsck().status, 0);
     plant([...ORPHANS, ...OFFLINE_ORPHANS]);
     const dry = fsck();
     assert.equal(dry.status, 4, dry.output);
