@@ -12,7 +12,7 @@ import { snapshotterRow } from '../../src/storage/drivers/index.js';
 import { detachMount, mountFileSystem } from '../../src/sys/mount/mount.js';
 import { ALL_TESTS, testDriver } from '../support/driver-contract/contract.js';
 import { FILE_TESTS } from '../support/driver-contract/files.js';
-import { DriverHarness } from '../support/driver-contract/harness.js';
+import { DriverHarness, type DriverTests } from '../support/driver-contract/harness.js';
 import { SupervisorHarness } from '../support/supervisor-harness.js';
 
 const harness = new SupervisorHarness();
@@ -42,45 +42,45 @@ test('a process that is killed leaves whole layers, and no snapshot that nothing
   await h.close();
 });
 
-// Each layer is several calls of the supervisor, so chains of random ones take long here.
-testDriver(snapshotterRow(snapshots), { sizes: { chains: 2 } }, others);
+const COPY_TESTS: DriverTests = {
+  async 'a copy of a data root is refused while one supervisor serves both, and a moved one is not'(h) {
+    const [original, copy, moved] = ['original', 'copy', 'moved'].map((name) => join(h.temp, name));
+    assert.ok(original && copy && moved);
+    const store = await h.open('original');
+    await store.load();
+    const top = await h.addLayers(store, [[{ path: 'a', content: 'a' }]]);
+    await store.createWritable('of-both', top);
+    await store.close();
+    const lease = readlinkSync(join(original, 'lease'));
+    const before = await snapshots.held(lease);
+    execFileSync('cp', ['-a', original, copy]);
+    const refused = async (name: string): Promise<void> => {
+      const again = await h.open(name);
+      await assert.rejects(again.load(), { kind: 'unavailable', code: 'DATA_ROOT_COPIED' });
+      await again.close();
+    };
+    await refused('copy');
+    // So it is with a snapshot of a file system, where both directories have the same inode.
+    unlinkSync(join(copy, 'identity'));
+    await refused('copy');
+    assert.deepEqual(await snapshots.held(lease), before);
 
-test('a copy of a data root is refused while one supervisor serves both, and a moved one is not', async () => {
-  const h = new DriverHarness(snapshotterRow(snapshots));
-  const [original, copy, moved] = ['original', 'copy', 'moved'].map((name) => join(h.temp, name));
-  assert.ok(original && copy && moved);
-  const store = await h.open('original');
-  await store.load();
-  const top = await h.addLayers(store, [[{ path: 'a', content: 'a' }]]);
-  await store.createWritable('of-both', top);
-  await store.close();
-  const lease = readlinkSync(join(original, 'lease'));
-  const before = await snapshots.held(lease);
-  execFileSync('cp', ['-a', original, copy]);
-  const refused = async (name: string): Promise<void> => {
-    const again = await h.open(name);
-    await assert.rejects(again.load(), { kind: 'unavailable', code: 'DATA_ROOT_COPIED' });
+    renameSync(original, moved);
+    const again = await h.open('moved');
+    assert.deepEqual((await again.load()).removed, []);
     await again.close();
-  };
-  await refused('copy');
-  // So it is with a snapshot of a file system, where both directories have the same inode.
-  unlinkSync(join(copy, 'identity'));
-  await refused('copy');
-  assert.deepEqual(await snapshots.held(lease), before);
+    rmSync(copy, { recursive: true });
+    execFileSync('cp', ['-a', moved, copy]);
+    rmSync(moved, { recursive: true });
+    await refused('copy');
+    unlinkSync(join(copy, 'identity'));
+    const confirmed = await h.newStore('copy');
+    await h.mounted(confirmed, 'of-both', top, (root) => assert.ok(readdirSync(root).includes('a')));
+  },
+};
 
-  renameSync(original, moved);
-  const again = await h.open('moved');
-  assert.deepEqual((await again.load()).removed, []);
-  await again.close();
-  rmSync(copy, { recursive: true });
-  execFileSync('cp', ['-a', moved, copy]);
-  rmSync(moved, { recursive: true });
-  await refused('copy');
-  unlinkSync(join(copy, 'identity'));
-  const confirmed = await h.newStore('copy');
-  await h.mounted(confirmed, 'of-both', top, (root) => assert.ok(readdirSync(root).includes('a')));
-  await h.close();
-});
+// Each layer is several calls of the supervisor, so chains of random ones take long here.
+testDriver(snapshotterRow(snapshots), { sizes: { chains: 2 } }, { ...others, ...COPY_TESTS });
 
 test('the supervisor may have its files on another file system', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'storage-'));

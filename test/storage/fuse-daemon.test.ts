@@ -8,11 +8,11 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
-import { docker, dockerOk } from '../support/cli.js';
+import { dockerOk } from '../support/cli.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { archiveOf, load, oldArchive } from '../support/image-archives.js';
 import { buildImage, buildLayer, busyboxEntries } from '../support/image-builder.js';
 import { processesOf } from '../support/leftovers.js';
@@ -83,7 +83,7 @@ describe('with fuse-overlayfs', () => {
     const copied = join(engine.dir, 'y');
     await engineOk(engine, ['cp', 'first:/y', copied]);
     assert.equal(readFileSync(copied, 'utf8'), 'x\n');
-    assert.ok((await docker(engine, ['export', 'first'])).stdout.includes('etc/new'));
+    assert.ok((await call(engine.socketPath, 'GET', '/containers/first/export')).body.includes('etc/new'));
     const dockerfile = 'FROM busybox:1\nRUN echo built >/built && rm /etc/new\nCOPY --from=committed:1 /y /copied\n';
     await dockerOk(engine, ['build', '-q', '-t', 'built:1', '-'], { input: dockerfile });
     assert.equal(

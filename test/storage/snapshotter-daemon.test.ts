@@ -95,7 +95,7 @@ describe('with snapshots of the supervisor', () => {
     const copied = join(engine.dir, 'y');
     await engineOk(engine, ['cp', 'first:/y', copied]);
     assert.equal(readFileSync(copied, 'utf8'), 'x\n');
-    assert.ok((await docker(engine, ['export', 'first'])).stdout.includes('etc/new'));
+    assert.ok((await call(engine.socketPath, 'GET', '/containers/first/export')).body.includes('etc/new'));
     const dockerfile = 'FROM busybox:1\nRUN echo built >/built && rm /etc/new\nCOPY --from=committed:1 /y /copied\n';
     await dockerOk(engine, ['build', '-q', '-t', 'built:1', '-'], { input: dockerfile });
     assert.equal(
