@@ -27,11 +27,11 @@ const OPTIONS = readFileSync(join(ROOT, 'scripts', 'test-kernel.config'), 'utf8'
 const OPTIONS_ZFS = ['CRYPTO_DEFLATE', 'EFI_PARTITION', 'PARTITION_ADVANCED', 'ZLIB_DEFLATE', 'ZLIB_INFLATE'];
 const RELEASE = 'trixie';
 /** Older kernels stop every process at each system call with ptrace, which takes eight times as long. */
-const SOURCES = 'trixie-backports';
+const BACKPORTS = 'trixie-backports';
 /** Programs of these scripts come from the root of a release, and the kernel, linked statically, runs on any. */
 const INSTALL = `set -e
 mount -t proc proc /proc
-sed 's/${RELEASE}/${SOURCES}/; s/ main$/ main contrib/' /etc/apt/sources.list > /etc/apt/sources.list.d/sources.list
+sed 's/${RELEASE}/${BACKPORTS}/; s/ main$/ main contrib/' /etc/apt/sources.list > /etc/apt/sources.list.d/sources.list
 apt-get -qq update
 install='apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends'
 $install gcc libc6-dev make flex bison bc xz-utils perl
@@ -50,11 +50,11 @@ cd linux-source-*/
 sed -i '/select MAY_HAVE_RUNTIME_DEPS/d' arch/um/drivers/Kconfig
 configure
 `;
-const SOURCES_PLAIN = `$install linux-source/${SOURCES}
+const SOURCES_PLAIN = `$install linux-source/${BACKPORTS}
 `;
 /** The newest sources of Linux that OpenZFS knows, which become one with its own. */
 const SOURCES_ZFS = `cd /tmp
-apt-get -qq download zfs-dkms/${SOURCES}
+apt-get -qq download zfs-dkms/${BACKPORTS}
 dpkg -x zfs-dkms_*.deb zfs
 mv zfs/usr/src/zfs-* /usr/src/zfs
 newest=$(sed -n 's/^Linux-Maximum: *//p' /usr/src/zfs/META)
