@@ -1,8 +1,8 @@
 /**
  * The table of builds: what this engine makes of each is what dockerd 28.5 makes of it. Where it is not, differences.ts
  * says why; a case that is there and does not differ any more fails, so that the list only shrinks.
- * TABLE_WHOLE=1 builds by `POST /build` also what dockerd's two builders make equal (isToldByBuildx), and by buildx
- * also what needs no client (needsNoClient).
+ * TABLE_WHOLE=1 builds by `POST /build` also what dockerd's two builders make equal (isToldByBuildx), and by buildx all
+ * that fails (isAboutItsClient).
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -62,21 +62,14 @@ const classicCases = CLASSIC_CASES.filter(
   (one) => isWhole || CLASSIC_DIFFERENCES.has(one.name) || !isToldByBuildx(one),
 );
 
-/** Tells whether a build is that of a Dockerfile alone, or fails without its client. Both are the same from a tar. */
-function needsNoClient(one: TableCase): boolean {
-  const { args, labels, target, platform, secrets, contexts, references, options, files } = one;
-  if ([args, platform, options, files?.['.dockerignore']].some((asked) => asked !== undefined)) return false;
-  if (one.dockerfile.includes('type=ssh')) return false;
-  const others = [labels, target, secrets, contexts, references, files];
-  return one.fails === true || others.every((asked) => asked === undefined);
-}
+/** Tells whether a build fails by what its client is asked for, or asks for itself. Others fail the same from a tar. */
+const isAboutItsClient = ({ dockerfile, files, args, platform, options }: TableCase): boolean =>
+  [args, platform, options, files?.['.dockerignore']].some((asked) => asked !== undefined) ||
+  dockerfile.includes('type=ssh');
 
-const posted = CASES.filter((one) => !isWhole && needsNoClient(one));
+const posted = CASES.filter((one) => one.fails && !isWhole && !isAboutItsClient(one));
 
-/**
- * A build with buildx that fails takes a client for itself, and any of them asks it for the Dockerfile, files to ignore
- * and the context in turn. So those that need no client are done without one.
- */
+/** A build with buildx that fails takes a client for itself, so most of these are done without one. */
 async function buildByBuildKit(): Promise<ReadonlyMap<string, CaseRecord>> {
   const others = CASES.filter((one) => !posted.includes(one));
   return recordsOf(
