@@ -14,8 +14,9 @@ import { EFFECTS } from '../compare/effects.js';
 import { Cleanup } from '../support/cleanup.js';
 import type { Engine } from '../support/engine.js';
 import { call, callJson } from '../support/http.js';
-import { mountsBelow } from '../support/leftovers.js';
+import { mountsBelow, removeCgroups } from '../support/leftovers.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
+import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -136,11 +137,17 @@ test(
           }),
       );
     const own = groupsOf(engine.pid);
-    const remove = (): void => {
-      for (const [controllers, path] of own) {
-        const dir = join('/sys/fs/cgroup', controllers.replace('name=', ''), path, parent);
-        if (existsSync(dir)) rmdirSync(dir);
+    const places = [...own].map(([controllers, path]) =>
+      join('/sys/fs/cgroup', controllers.replace('name=', ''), path, parent),
+    );
+    /** The runtime removes the container's groups behind the reply. It makes their parent without controllers, too. */
+    const areRemoved = (): boolean => {
+      try {
+        for (const place of places.filter((path) => existsSync(path))) rmdirSync(place);
+      } catch {
+        return false;
       }
+      return removeCgroups(parent);
     };
     const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
       json: {
@@ -165,7 +172,7 @@ test(
       assert.ok((stats.pids_stats.current ?? 0) > 0, 'its counters are found there');
     } finally {
       await call(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
-      remove();
+      await waitFor('the groups to be removed', areRemoved);
     }
   },
 );
