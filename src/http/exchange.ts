@@ -22,6 +22,13 @@ export interface HijackOptions {
   readonly commonHeaders: boolean;
 }
 
+export interface StreamOptions {
+  /** Limits the bytes that are kept for a slow client; at least the last piece is kept; absent: 256 KiB. */
+  readonly unreadBytes?: number;
+  /** The body follows something and has no end of its own, so the end of the daemon does not wait for it. */
+  readonly isEndless?: boolean;
+}
+
 export interface Exchange {
   /** Unique in the daemon's life: the `req` field of log lines. */
   readonly id: string;
@@ -81,10 +88,8 @@ export interface Exchange {
 
   /**
    * Sends the head at once; the body is chunked. When the client goes away the stream ends and `signal` is aborted.
-   * @param unreadBytes limits the bytes that are kept for a slow client; at least the last piece is kept; absent: 256
-   * KiB.
    */
-  stream(status: number, headers?: Headers, unreadBytes?: number): ResponseStream;
+  stream(status: number, headers?: Headers, options?: StreamOptions): ResponseStream;
   /** Notes, before the stream ends, that it tells of a failure, because its status says that all is well. */
   noteFailure(): void;
 

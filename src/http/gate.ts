@@ -23,6 +23,8 @@ export interface PendingExchange {
   abort(): void;
   /** True while its reply depends on somebody besides the daemon, if only on a client that has not sent all of it. */
   readonly waitsForOthers: boolean;
+  /** True when its reply has begun and follows something, without an end of its own. */
+  readonly isEndless: boolean;
   summary(): RequestSummary;
 }
 

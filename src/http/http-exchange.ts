@@ -7,7 +7,7 @@ import type { AuditLog } from './audit.js';
 import { authorizationReply, authorizationRequest, withShownBody } from './authorization.js';
 import type { ClientSocket } from './client-socket.js';
 import { errorBody, isTrouble, messageBody, statusOf } from './error-status.js';
-import type { Exchange, Headers, HijackOptions } from './exchange.js';
+import type { Exchange, Headers, HijackOptions, StreamOptions } from './exchange.js';
 import type { Gate, PendingExchange, RequestSummary } from './gate.js';
 import { HeldStream } from './held-stream.js';
 import { IncomingRequest, type RoutedRequest } from './incoming-request.js';
@@ -43,6 +43,7 @@ export interface ExchangeServices {
 let lastId = 0;
 
 export class HttpExchange extends IncomingRequest implements Exchange, PendingExchange {
+  isEndless = false;
   readonly #number = ++lastId;
   readonly #services: ExchangeServices;
   readonly #gate: Gate;
@@ -125,12 +126,13 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     this.#hasFailed = true;
   }
 
-  stream(status: number, headers?: Headers, unreadBytes?: number): ResponseStream {
+  stream(status: number, headers?: Headers, options: StreamOptions = {}): ResponseStream {
+    this.isEndless = options.isEndless === true;
     const head = this.#services.heads.render(status, undefined, headers);
     this.#begin(status);
     this.#gate.pending.add(this);
     const open = (owner: StreamOwner): ResponseStream =>
-      this.transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete, unreadBytes);
+      this.transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete, options.unreadBytes);
     if (this.#authorized === undefined) {
       this.#stream = open(this);
       return this.#keeping(this.#stream, headers);

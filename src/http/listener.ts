@@ -44,10 +44,10 @@ export interface Listener {
   /** Returns the requests that have no complete reply now; hijacked connections are not among them. */
   inFlight(): readonly RequestSummary[];
   /**
-   * Stops accepting, ends idle connections, cuts off after the limit replies that are still in flight. Requests that
-   * nobody has begun to answer are cut off after five times as long if they wait for others than the daemon, and after
-   * twenty times as long otherwise. Hijacked connections are not touched: they belong to whoever hijacked them.
-   * Idempotent.
+   * Stops accepting, ends idle connections, cuts off replies without an end of their own, and after the limit others
+   * that are still in flight. Requests that nobody has begun to answer are cut off after five times as long if they
+   * wait for others than the daemon, and after twenty times as long otherwise. Hijacked connections are not touched:
+   * they belong to whoever hijacked them. Idempotent.
    */
   close(limitMs: number): Promise<void>;
 }
@@ -244,18 +244,22 @@ function startAccepting(fd: number, logger: Logger, serve: (connection: number) 
   };
 }
 
-/** Ends idle connections at once, those with a request with their reply, and all of them after the limit. */
+/**
+ * Ends idle connections and what follows something at once, connections with a request with their reply, and all of
+ * them after the limit.
+ */
 async function drain(gate: Gate, limitMs: number): Promise<void> {
   for (const connection of gate.connections) {
     if (connection.idle && !gate.isFresh(connection)) connection.close();
   }
+  // All others would wait for the next process meanwhile, to which these clients come back.
+  for (const exchange of gate.pending) if (exchange.isEndless) exchange.abort();
   const over = new AbortController();
   const idleWithin = (ms: number): Promise<void> => Promise.race([gate.idle(), awake(ms, over.signal)]);
   void awake(FIRST_REQUEST_MS, over.signal).then(() => {
     for (const connection of gate.connections) if (gate.isFresh(connection)) connection.close();
   });
   await idleWithin(limitMs);
-  // A reply that has begun is mostly one that follows something, and has no end of its own.
   for (const exchange of gate.pending) if (exchange.summary().phase !== 'open') exchange.abort();
   await idleWithin(WAITING_LIMITS * limitMs - limitMs);
   for (const exchange of gate.pending) if (exchange.waitsForOthers) exchange.abort();

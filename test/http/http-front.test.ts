@@ -308,6 +308,25 @@ test('closing lets what is in flight end, and cuts off what outlasts the limit',
   waiting.close();
 });
 
+test('closing does not wait for what has no end of its own', async () => {
+  const socketPath = join(at.dir, 'endless.sock');
+  const listener = await at.front.listen({ kind: 'unix', path: socketPath });
+  let finish = (): void => undefined;
+  at.waited = new Promise((resolve) => (finish = resolve));
+  const [endless, waiting] = [await RawConnection.open(socketPath), await RawConnection.open(socketPath)];
+  endless.write('GET /endless HTTP/1.1\r\nHost: x\r\n\r\n');
+  waiting.write('POST /wait HTTP/1.1\r\nHost: x\r\n\r\n');
+  await Promise.all([endless, waiting].map((connection) => connection.readThrough('\r\n\r\n')));
+  const closed = listener.close(120_000);
+  await endless.readToEnd();
+  assert.equal(listener.inFlight().length, 1);
+  finish();
+  assert.match((await waiting.readToEnd()).toString(), /StatusCode/);
+  await closed;
+  at.waited = undefined;
+  for (const connection of [endless, waiting]) connection.close();
+});
+
 test('closing waits longer for work of the daemon than for what waits for others', async () => {
   const socketPath = join(at.dir, 'working.sock');
   const listener = await at.front.listen({ kind: 'unix', path: socketPath });

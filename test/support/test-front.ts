@@ -99,6 +99,10 @@ export class TestFront {
       stream.write('{"StatusCode":0}\n');
       stream.end();
     }),
+    route('GET', '/endless', async (x) => {
+      const stream = x.stream(200, {}, { isEndless: true });
+      await new Promise<void>((resolve) => stream.onClose(resolve));
+    }),
     route('POST', '/work', async (x) => {
       await (this.waited ?? sleep(300));
       x.sendEmpty(204);

@@ -195,8 +195,9 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
     multiplexed: !record.config.Tty,
   };
   const log = readLog(deps, record, deps.ios.get(record.id), options);
+  const headers = { 'Content-Type': streamType(x, record.config.Tty) };
   const pieces = options.follow ? log : await begun(log);
-  await pump(pieces, x.stream(200, { 'Content-Type': streamType(x, record.config.Tty) }), { onSent: givePiece });
+  await pump(pieces, x.stream(200, headers, { isEndless: options.follow }), { onSent: givePiece });
 }
 
 /** Reads the first piece before the reply begins, so that a log that cannot be read is an error for the client. */

@@ -42,7 +42,8 @@ async function sendEvents(events: EventLog, x: Exchange): Promise<void> {
     after: cursor === undefined ? undefined : await events.locate(cursor),
     filter: (event) => matches(event) && !(hidesImageCreate && event.Type === 'image' && event.Action === 'create'),
   });
-  await pump(new EventLines(subscription), x.stream(200, HEADERS, UNREAD_BYTES));
+  const options = { unreadBytes: UNREAD_BYTES, isEndless: untilNs === undefined };
+  await pump(new EventLines(subscription), x.stream(200, HEADERS, options));
 }
 
 /**

@@ -50,7 +50,7 @@ export function statsRoutes({ containers, feeds }: StatsRouteDeps): Route[] {
       if (stream)
         return pump(
           new StatsStream(feeds.follow(record.id), (sample, previous) => render(record.id, sample, previous)),
-          x.stream(200, HEADERS),
+          x.stream(200, HEADERS, { isEndless: true }),
         );
       if (!isRunning(record) || record.state.status === 'restarting')
         return x.sendRenderedJson(200, render(record.id, { usage: undefined }, undefined));
