@@ -231,7 +231,7 @@ describe('users of their own', () => {
     await own.json('DELETE', '/volumes/vol');
   });
 
-  test('copies that go on at the same time make files of the users of their containers', async () => {
+  test('copies that go on at the same time make files of the users of their containers', async (t) => {
     const ids = await Promise.all(
       Array.from({ length: 3 }, () => own.start('exec sleep 6000', { Tmpfs: { '/memory': '' } })),
     );
@@ -245,6 +245,7 @@ describe('users of their own', () => {
     const begin = 512 + content.length;
     const [slow = '', ...others] = ids;
     const upload = request({ socketPath: socket(), method: 'PUT', path: path(slow), agent: false });
+    t.after(() => upload.destroy());
     const replied = once(upload, 'response') as Promise<[IncomingMessage]>;
     upload.write(body.subarray(0, begin));
     const first = await placeOf(slow, 'first');

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { call } from './http.js';
 
 const MAX_PING_MS = 1000;
-const TRIES = 3;
+const TRIES = 5;
 /** Without it pings alone keep a processor busy. A silence that begins in it is measured so much too short at most. */
 const PAUSE_MS = 10;
 
@@ -17,7 +17,7 @@ export function longestPing(): number {
 
 /**
  * Runs the attack and pings meanwhile. The longest ping may take a second; since a loaded machine may take longer for
- * reasons of its own, the best of three tries counts.
+ * reasons of its own, the best of five tries counts.
  */
 export async function pingWhile<T>(socketPath: string, attack: () => Promise<T>): Promise<T> {
   let longest = 0;

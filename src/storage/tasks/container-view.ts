@@ -8,8 +8,8 @@ import { openMountView } from '../../sys/mount/mount-view.js';
 import { storageError } from '../storage-error.js';
 
 /**
- * Calls `use` with the root of the view, which is closed afterwards. Files that the thread makes meanwhile belong to
- * the root user of `idMaps`. @throws what `use` throws, and as openMountView.
+ * Calls `use` with the root of the view, which is closed afterwards. Files that the thread makes until it turns to
+ * another task belong to the root user of `idMaps`. @throws what `use` throws, and as openMountView.
  */
 export async function withView<T>(
   { rootfs, mounts, tmpfs, procFd, usernsFd }: ContainerView,

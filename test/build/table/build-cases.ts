@@ -32,8 +32,11 @@ export function digestOf(one: TableCase): string {
 
 const tagOf = (index: number): string => `table/case${index}:latest`;
 
-/** An image, or what was said, by the name of each case that was built. */
-export type Outcomes = ReadonlyMap<string, { readonly tag: string } | { readonly error: string }>;
+/** An image, or what was said. */
+type Outcome = { readonly tag: string } | { readonly error: string };
+
+/** By the name of each case that was built. */
+export type Outcomes = ReadonlyMap<string, Outcome>;
 
 /**
  * Builds with buildx, many at once; those that fail alone, because one that fails cancels those beside it.
@@ -42,10 +45,10 @@ export type Outcomes = ReadonlyMap<string, { readonly tag: string } | { readonly
 export async function buildWithBuildx(
   target: Target,
   cases: readonly TableCase[],
-  expected: { has(name: string): boolean } = new Set(),
+  expected: ReadonlySet<string> = new Set(),
 ): Promise<Outcomes> {
   const directory = mkdtempSync(join(tmpdir(), 'table-'));
-  const outcomes = new Map<string, { readonly tag: string } | { readonly error: string }>();
+  const outcomes = new Map<string, Outcome>();
   try {
     const all = cases.map((one, index) => ({ one, index, target: bakeTarget(directory, one, index) }));
     for (const { one, index } of all) outcomes.set(one.name, { tag: tagOf(index) });
@@ -76,7 +79,7 @@ export async function buildWithBuildx(
 
 /** Builds by `POST /build` of a builder, one after the other. */
 export async function buildByPost(target: Target, cases: readonly TableCase[], version: 1 | 2): Promise<Outcomes> {
-  const outcomes = new Map<string, { readonly tag: string } | { readonly error: string }>();
+  const outcomes = new Map<string, Outcome>();
   for (const [index, one] of cases.entries()) {
     const tag = `table/posted${index}:latest`;
     const error = await post(target, one, tag, version);
