@@ -192,7 +192,9 @@ describe('users of their own', () => {
       { path: 'in/file', content: 'x', uid: 1500, gid: 7, mode: 0o4711 },
     ]);
     const headers = { 'Content-Type': 'application/x-tar' };
-    const running = await own.start('mkdir /made; touch /made/f; chown 3:4 /made/f; rm /types/empty; exec sleep 6000');
+    const make = 'mkdir /made; touch /made/f; chown 3:4 /made/f; rm /types/empty; echo made; exec sleep 6000';
+    const running = await own.start(make);
+    await waitFor('its files', async () => (await own.output(running)) === 'made');
     const stopped = await own.create('true', {
       Binds: ['vol:/v'],
       Mounts: [{ Type: 'image', Source: IMAGE, Target: '/image' }],
