@@ -1,6 +1,6 @@
 /** Tasks in one containerd namespace, over gRPC. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { isEngineError, messageOf, notFound } from '../errors/engine-error.js';
+import { isEngineError, notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService } from '../ports/supervisor.js';
 import { CgroupMoves } from '../sys/process/cgroup-moves.js';
@@ -9,6 +9,7 @@ import { deferred, type Deferred } from './deferred.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import { ExitWatch, type ProcessRef } from './exit-watch.js';
 import { InitWatch } from './init-watch.js';
+import { FailedCreations } from './failed-creations.js';
 import { isBrokenOff, isShimLost } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import type { HeardExits } from './heard-exits.js';
@@ -21,6 +22,7 @@ import { Version } from './proto/gen/version_pb.js';
 import { RUNC_SHIM } from './runtime-options.js';
 import { TaskContainers } from './task-containers.js';
 import { taskInfo } from './task-info.js';
+import { groupOf, type UnbornTask } from './unborn-tasks.js';
 import { READ, TaskLookup, unlessNotFound, type Witnesses } from './task-lookup.js';
 import { TaskReports } from './task-reports.js';
 
@@ -56,10 +58,7 @@ export class ContainerdTasks implements TaskService {
   readonly #unstarted = new Map<string, Deferred<void>>();
   /** Tasks that are served by the shims of others. */
   readonly #shims = new Map<string, string>();
-  /** Containers whose creation broke off with the connection. They are removed when the next one is up. */
-  readonly #leftovers = new Set<string>();
-  /** Removals of such containers that are under way. */
-  readonly #discards = new Map<string, Promise<void>>();
+  readonly #failed: FailedCreations;
 
   constructor({ connection, logger, realm, heard, kept }: TaskServiceOptions) {
     this.containers = new TaskContainers(connection, logger, realm.runcRoot);
@@ -70,14 +69,20 @@ export class ContainerdTasks implements TaskService {
     this.#heard = heard;
     this.#kept = kept;
     this.#lookup = new TaskLookup(this.#tasks, { heard, kept });
+    const remove = async (id: string, isBroken: boolean): Promise<void> => {
+      await this.#delete(id, { isBroken });
+      this.#forget(id);
+    };
+    this.#failed = new FailedCreations({ logger, remove });
     const hadKill = (id: string) => this.#metrics(id, OOM_TIMEOUT_MS).then(hadOomKill);
     this.#reports = new TaskReports({ logger, exits: this.#exits, kept, hadOomKill: hadKill });
   }
 
   async create(request: CreateTask): Promise<{ pid: number }> {
     const { id, stdio, shimOf, runtime } = request;
-    if (this.#leftovers.has(id) || this.#discards.has(id)) await this.#discard(id);
-    await this.#createContainer(request);
+    const unborn = { id, group: groupOf(request.spec) };
+    await this.#failed.clear(id);
+    await this.#createContainer(request, unborn);
     if (shimOf !== undefined && runtime.type === RUNC_SHIM) this.#shims.set(id, shimOf);
     this.#heard.forget(id);
     this.#kept?.remove(id);
@@ -89,8 +94,8 @@ export class ContainerdTasks implements TaskService {
       if (runtime.type === RUNC_SHIM) this.#kept?.add(id, pid);
       return { pid };
     } catch (error) {
-      if (isBrokenOff(error)) this.#leftovers.add(id);
-      await this.#discard(id);
+      if (isBrokenOff(error)) this.#failed.breakOff(unborn);
+      await this.#failed.remove(unborn);
       throw error;
     }
   }
@@ -250,7 +255,7 @@ export class ContainerdTasks implements TaskService {
    * falls between the two. A task that cannot be asked is left to its later events.
    */
   async reconcile(): Promise<void> {
-    for (const id of Array.from(this.#leftovers)) await this.#discard(id);
+    await this.#failed.clearAll();
     const { tasks } = await this.#tasks.list({}, READ);
     const inits = new Map(tasks.map((process) => [process.id, process]));
     const missed = this.#exits.awaited().map(async (process) => {
@@ -266,12 +271,12 @@ export class ContainerdTasks implements TaskService {
     await Promise.all(missed);
   }
 
-  async #createContainer(task: CreateTask): Promise<void> {
+  async #createContainer(task: CreateTask, unborn: UnbornTask): Promise<void> {
     const { id } = task;
     try {
       await this.containers.create(task);
     } catch (error) {
-      if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
+      if (isEngineError(error, 'unavailable')) this.#failed.breakOff(unborn);
       if (!isEngineError(error, 'conflict')) throw error;
       // Left by an earlier life of the daemon. A task that still runs refuses this, and so the creation.
       await this.delete(id);
@@ -289,27 +294,6 @@ export class ContainerdTasks implements TaskService {
     const killed = await unlessNotFound(this.#tasks.kill({ containerId: id, signal: SIGKILL }));
     if (killed) await Promise.race([exit.promise, delay(EXIT_TIMEOUT_MS)]);
     this.#unstarted.delete(id);
-  }
-
-  /**
-   * Removes whatever a failed creation left. A failed Create of a task leaves none; a broken connection may leave a
-   * created one, which can be deleted. A running task is not of our making, and refuses.
-   */
-  #discard(id: string): Promise<void> {
-    const discard = this.#discards.get(id) ?? this.#discardOnce(id).finally(() => this.#discards.delete(id));
-    this.#discards.set(id, discard);
-    return discard;
-  }
-
-  async #discardOnce(id: string): Promise<void> {
-    const isBroken = this.#leftovers.delete(id);
-    try {
-      await this.#delete(id, { isBroken });
-      this.#forget(id);
-    } catch (error) {
-      if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
-      else this.#logger.warn({ id, reason: messageOf(error) }, 'cannot remove what a failed creation left');
-    }
   }
 
   /**

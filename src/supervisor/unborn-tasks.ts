@@ -5,6 +5,7 @@
 import { access, readdir, readFile, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { OciSpec } from '../ports/supervisor.js';
 
 /** Processes that were killed are in their group until the kernel has taken them apart. */
 const KILLED_MS = 5_000;
@@ -43,15 +44,19 @@ export async function removeGroups(tasks: readonly UnbornTask[]): Promise<void> 
   await Promise.all(roots.flatMap((root) => tasks.map(({ group }) => removeGroup(join(root, group), deadline))));
 }
 
-/** '' where the file is not there, was not written to its end, or names no path. */
+/** '' where the file is not there, or was not written to its end, too. */
 async function groupIn(file: string): Promise<string> {
   try {
-    const { linux } = JSON.parse(await readFile(file, 'utf8')) as { linux?: { cgroupsPath?: string } };
-    const path = linux?.cgroupsPath ?? '';
-    return path !== '/' && join('/', path) === path ? path : '';
+    return groupOf(JSON.parse(await readFile(file, 'utf8')) as OciSpec);
   } catch {
     return '';
   }
+}
+
+/** The control group that a task with this specification gets. '' where it names no path. */
+export function groupOf({ linux }: OciSpec): string {
+  const path = (linux as { readonly cgroupsPath?: string } | undefined)?.cgroupsPath ?? '';
+  return path !== '/' && join('/', path) === path ? path : '';
 }
 
 /** The mount points of all hierarchies, also of those without a controller, in /proc/PID/mountinfo (man 5 proc). */

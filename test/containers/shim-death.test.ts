@@ -14,7 +14,7 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import type { Engine } from '../support/engine.js';
 import { call, callJson } from '../support/http.js';
-import { processesOf } from '../support/leftovers.js';
+import { containerCgroups, processesOf } from '../support/leftovers.js';
 import { KERNEL_TELLS_EXITS } from '../support/kernel-tells-exits.js';
 import { killUnseen } from '../support/traced-process.js';
 import { waitFor } from '../support/wait.js';
@@ -22,6 +22,8 @@ import { waitFor } from '../support/wait.js';
 const ROUNDS = Number(process.env['SHIM_DEATHS'] ?? 1);
 /** The command comes so long after the death of the shim. containerd notices it within some 50 ms. */
 const DELAYS_MS = [0, 5, 40];
+/** Those who wait for the runtime. */
+const VICTIMS = ['shim', 'containerd'] as const;
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -33,9 +35,26 @@ before(async () => {
   const failing = join(dir, 'failing');
   writeFileSync(failing, '#!/bin/sh\ncase " $* " in *" delete "*) exit 1;; esac\nexec runc "$@"\n', { mode: 0o755 });
   const args = ['--add-runtime', `failing=${failing}`];
+  for (const victim of VICTIMS) args.push('--add-runtime', `${victim}=${join(dir, victim)}`);
   ({ engine, image } = await startEngineWithImage(cleanup, engined({ args })));
+  for (const victim of VICTIMS) writeFileSync(join(dir, victim), killing(victim), { mode: 0o755 });
 });
 after(() => cleanup.run());
+
+/** A runtime in whose creations somebody else is killed, when there is nothing but the control groups. */
+function killing(victim: (typeof VICTIMS)[number]): string {
+  const pid = victim === 'shim' ? '$PPID' : `$(cat ${join(engine.dir, 'exec/supervisor/supervisor.pid')})`;
+  return [
+    '#!/bin/sh',
+    'case " $* " in *" create "*) ;; *) exec runc "$@";; esac',
+    'for id; do :; done',
+    `for group in /sys/fs/cgroup /sys/fs/cgroup/*; do`,
+    `  [ -e "$group/cgroup.procs" ] && mkdir -p "$group/${engine.mark}/$id"`,
+    'done',
+    `kill -KILL ${pid}`,
+    'exec sleep 1000',
+  ].join('\n');
+}
 
 interface Inspected {
   readonly State: { readonly Status: string; readonly Pid: number; readonly ExitCode: number };
@@ -178,6 +197,20 @@ test('where containerd cannot kill the container, its removal does', async () =>
   await callJson(engine.socketPath, 'DELETE', `/containers/${container.id}?force=true`, {}, 204);
   await gone(container);
 });
+
+for (const victim of VICTIMS)
+  test(`the ${victim} killed while the runtime makes the control groups: none of them stays`, async () => {
+    const json = { Image: image, HostConfig: { NetworkMode: 'none', Runtime: victim } };
+    const { Id: id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json }, 201);
+    const { status, text } = await call(engine.socketPath, 'POST', `/containers/${id}/start`);
+    assert.ok(status >= 400, text);
+    const groups = (): string[] => containerCgroups(engine.mark).filter((path) => path.endsWith(id));
+    await waitFor(
+      () => `the end of ${groups().join(', ')}`,
+      () => groups().length === 0,
+    );
+    await remove(id);
+  });
 
 for (const [name, restart] of [
   ['an exit that the shim never tells is found out', false],
