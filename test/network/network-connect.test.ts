@@ -59,6 +59,28 @@ test('a start on a network that is gone says what failed, and is not found', asy
   await engineOk(engine, ['rm', 'lost']);
 });
 
+test('a start that fails tells that it has left the networks which it joined', async () => {
+  const since = (Date.now() / 1000).toFixed(9);
+  const id = await engineOk(engine, ['create', '--name', 'failing', image, 'no-such-program']);
+  for (let i = 0; i < 2; i++)
+    assert.equal((await call(engine.socketPath, 'POST', `/containers/${id}/start`)).status, 400);
+  const filters = encodeURIComponent(JSON.stringify({ type: ['network'] }));
+  const until = (Date.now() / 1000).toFixed(9);
+  const { text } = await call(engine.socketPath, 'GET', `/events?since=${since}&until=${until}&filters=${filters}`);
+  const actions = text
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as { Action: string; Actor: { Attributes: { container?: string } } })
+    .filter(({ Actor }) => Actor.Attributes.container === id)
+    .map(({ Action }) => Action);
+  // One engine makes the task first and joins no network then, but tells that it has left them.
+  assert.deepEqual(
+    actions.filter((action) => action !== 'connect'),
+    ['disconnect', 'disconnect'],
+  );
+  await engineOk(engine, ['rm', 'failing']);
+});
+
 test('exposed ports are shown on networks that the host leads to', async () => {
   for (const [network, ports] of [
     ['front', { '81/tcp': null }],

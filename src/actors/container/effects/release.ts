@@ -2,7 +2,7 @@
 import type { ReleaseInput } from '../container.effects.types.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
-import { toldKey, type ToldEvents } from '../life/told.js';
+import { toldKey, type ToldEvents, unrecordedJoins } from '../life/told.js';
 import { removeRoot } from '../mounts/root-place.js';
 import { closeSharedMemory } from '../mounts/shared-memory.js';
 import { VolumeUse } from '../mounts/volume-use.js';
@@ -43,6 +43,8 @@ export async function releaseContainer(tools: EffectTools, { record, told }: Rel
     removeRoot(deps, record.id),
   ]);
   logFailures(deps, record.id, 'releasing a stopped container', results);
+  for (const [network, attributes] of unrecordedJoins(told, record))
+    deps.emit('network', 'disconnect', network, attributes);
   return released;
 }
 

@@ -4,7 +4,7 @@ import type { TaskInfo, TaskStatus } from '../../../ports/supervisor.js';
 import { NEVER, type ContainerRecord, type ContainerStatus } from '../container.record.js';
 import { reconcile, untoldBeginnings } from './reconcile.js';
 import { nextDelayMs, wantsRestart, wantsStartAtBoot } from './restart-policy.js';
-import { noteTold, toldKey, type ToldEvent, type ToldEvents } from './told.js';
+import { noteTold, toldKey, type ToldEvent, type ToldEvents, unrecordedJoins } from './told.js';
 
 const at = new Date('2026-01-01T00:00:00Z');
 const record = (status: ContainerStatus, extra: object = {}): ContainerRecord =>
@@ -152,4 +152,14 @@ test('the delay doubles up to a minute and starts over after a healthy run', () 
   assert.equal(nextDelayMs(100, 500), 200);
   assert.equal(nextDelayMs(40_000, 500), 60_000);
   assert.equal(nextDelayMs(40_000, 10_000), 100);
+});
+
+test('networks that were joined before anybody wrote it down are known from what was told', () => {
+  const told = new Map<string, ToldEvent>();
+  const tell = (action: string, id: string): void =>
+    noteTold(told, ['network', action, id], { timeMs: 0, attributes: { name: id } });
+  for (const id of ['known', 'left', 'unknown']) tell('connect', id);
+  tell('disconnect', 'left');
+  const networks = { known: { request: {}, endpoint: { networkId: 'known' } }, unknown: { request: {} } };
+  assert.deepEqual(unrecordedJoins(told, record('starting', { networks })), [['unknown', { name: 'unknown' }]]);
 });

@@ -3,6 +3,7 @@
  * have was told to nobody.
  */
 import type { EventType } from '../../../ports/events.js';
+import type { ContainerRecord } from '../container.record.js';
 
 export interface ToldEvent {
   readonly timeMs: number;
@@ -43,4 +44,19 @@ export function noteTold(
 export function toldSince(told: ToldEvents, time: string): ToldEvents {
   const sinceMs = Date.parse(time);
   return new Map([...told].filter(([, { timeMs }]) => timeMs >= sinceMs));
+}
+
+/**
+ * Returns the networks that a container has joined as was told, and not left, but for those that its record knows, each
+ * with what was told of it. The daemon died before they were written down.
+ */
+export function unrecordedJoins(
+  told: ToldEvents,
+  { networks }: Pick<ContainerRecord, 'networks'>,
+): (readonly [id: string, attributes: ToldEvent['attributes']])[] {
+  const joined = toldKey('network', 'connect', '');
+  const known = new Set(Object.values(networks).map(({ endpoint }) => endpoint?.networkId));
+  return [...told]
+    .filter(([key]) => key.startsWith(joined) && !known.has(key.slice(joined.length)))
+    .map(([key, { attributes }]) => [key.slice(joined.length), attributes]);
 }

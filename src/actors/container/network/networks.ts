@@ -30,7 +30,7 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
     const result = await deps.counted('connect', () =>
       deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : [])),
     );
-    undo.add('network endpoint', () => deps.network.detach(record.id, result.endpoint));
+    undo.add('network endpoint', () => leave(deps, record, result.endpoint));
     emit(deps, 'connect', record, result.endpoint);
     networks.set(name, { request, endpoint: result.endpoint });
     ports = [...ports, ...result.ports];
@@ -73,12 +73,13 @@ export function renamed(record: ContainerRecord, name: string): ContainerRecord 
 
 /** Leaves all networks of a container that has ended. */
 export async function leaveNetworks(deps: NetworksDeps, record: ContainerRecord): Promise<void> {
-  for (const { endpoint } of Object.values(record.networks)) {
-    if (!endpoint) continue;
-    await deps.network.detach(record.id, endpoint);
-    emit(deps, 'disconnect', record, endpoint);
-  }
+  for (const { endpoint } of Object.values(record.networks)) if (endpoint) await leave(deps, record, endpoint);
   if (ownsSandbox(record)) await deps.network.removeSandbox(record.id);
+}
+
+async function leave(deps: NetworksDeps, record: ContainerRecord, endpoint: Endpoint): Promise<void> {
+  await deps.network.detach(record.id, endpoint);
+  emit(deps, 'disconnect', record, endpoint);
 }
 
 /** Makes a change to the networks of a container, running or not. It is on disk when the promise resolves. */
