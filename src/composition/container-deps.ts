@@ -80,7 +80,7 @@ function filesWriter(
   views: ContainerViews,
 ): ContainerDeps['writeFiles'] {
   const config = live.fixed;
-  return (record) =>
+  return (record, before) =>
     writeContainerFiles(
       {
         network,
@@ -95,6 +95,7 @@ function filesWriter(
         }),
       },
       record,
+      before,
     );
 }
 

@@ -6,21 +6,12 @@
  *
  * Files and note need to outlive this process only, not the machine, whose pipes end with it.
  */
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  ftruncateSync,
-  openSync,
-  readFileSync,
-  readSync,
-  rmSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, constants, fstatSync, ftruncateSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import type { LogLedger, LogPlace, StreamName } from '../ports/logs.js';
 import type { OutputSpool } from '../ports/supervisor.js';
 import { PIECE_BYTES, takePiece } from '../sys/files/piece-pool.js';
+import { removeFileNow } from '../sys/files/remove-file.js';
 import { spliceToFile } from '../sys/files/splice.js';
 import { readPiece, type FifoOutput, type PieceKeeper } from './fifo-output.js';
 
@@ -166,7 +157,7 @@ export class FileSpool implements OutputSpool {
     this.#ledger = undefined;
     this.#onFailure(error);
     // It would not become true again.
-    rmSync(join(this.#dir, NOTE), { force: true });
+    removeFileNow(join(this.#dir, NOTE));
     for (const spool of this.#streams.values()) spool.giveUp();
   }
 }
@@ -282,7 +273,7 @@ class StreamSpool implements PieceKeeper {
 /** Removes the files of a spool, if there is one. */
 export function removeSpool(dir: string): void {
   // Without the note, which goes first, the others mean nothing.
-  for (const name of [NOTE, 'stdout.0', 'stdout.1', 'stderr.0', 'stderr.1']) rmSync(join(dir, name), { force: true });
+  for (const name of [NOTE, 'stdout.0', 'stdout.1', 'stderr.0', 'stderr.1']) removeFileNow(join(dir, name));
 }
 
 /** Returns the note; undefined when there is none, or only one from before the machine was started. */

@@ -3,13 +3,13 @@
  * loop (never fs streams, which would each hold a thread of the pool), so a paused reader stops the process itself.
  */
 import { closeSync, constants, mkdirSync, openSync, rmdirSync, rmSync } from 'node:fs';
-import { rm, rmdir } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { finished, type Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { internal, messageOf, unavailable } from '../errors/engine-error.js';
 import type { OutputSpool, ProcessStdio, StdioPaths } from '../ports/supervisor.js';
+import { removeFileNow } from '../sys/files/remove-file.js';
 import type { DescriptorKeeper } from '../sys/process/descriptor-keeper.js';
 import { makeFifo, openFifoReader, openFifoWriter } from './fifo.js';
 import { FifoOutput } from './fifo-output.js';
@@ -62,8 +62,8 @@ export function createStdio(request: StdioRequest): ProcessStdio {
     return reader;
   };
   try {
-    mkdirSync(dir, { recursive: true, mode: 0o700 });
-    if (request.kept) removeSpool(dir);
+    const isNew = mkdirSync(dir, { recursive: true, mode: 0o700 }) !== undefined;
+    if (request.kept && !isNew) removeSpool(dir);
     for (const fifo of pathsOf(paths)) makeNewFifo(fifo);
     const stdout = open(paths.stdout);
     const stderr = open(paths.stderr);
@@ -72,7 +72,7 @@ export function createStdio(request: StdioRequest): ProcessStdio {
     return new FifoStdio(paths, stdout, stderr, request);
   } catch (error) {
     for (const reader of readers) reader.destroy();
-    removeFifosNow(paths);
+    removeFifos(paths);
     throw internal(`cannot make the standard streams of the process: ${messageOf(error)}`, { cause: error });
   }
 }
@@ -183,7 +183,7 @@ class FifoStdio implements ProcessStdio {
     this.#isClosed = true;
     for (const stream of [this.#stdin, ...this.#readers]) stream?.destroy();
     this.spool?.remove();
-    await removeFifos(this.paths);
+    removeFifos(this.paths);
     this.#kept?.onClose();
   }
 }
@@ -222,25 +222,14 @@ function pathsOf({ stdin, stdout, stderr }: StdioPaths): string[] {
 }
 
 /** Removes the FIFOs and their directory. Files that are gone, or are not ours, are left as they are. */
-async function removeFifos(paths: StdioPaths): Promise<void> {
+function removeFifos(paths: StdioPaths): void {
   const fifos = pathsOf(paths);
   const [first] = fifos;
   if (first === undefined) return;
   try {
-    await Promise.all(fifos.map((fifo) => rm(fifo, { force: true })));
-    await rmdir(dirname(first));
+    for (const fifo of fifos) removeFileNow(fifo);
+    rmdirSync(dirname(first));
   } catch {
     // Somebody else's files are in the directory, or it is gone already: neither is ours to remove.
-  }
-}
-
-/** Does the same as `removeFifos` at once, for a creation that failed and may be repeated immediately. */
-function removeFifosNow(paths: StdioPaths): void {
-  const fifos = pathsOf(paths);
-  try {
-    for (const fifo of fifos) rmSync(fifo, { force: true });
-    rmdirSync(dirname(fifos[0] ?? ''));
-  } catch {
-    // As above.
   }
 }

@@ -29,11 +29,18 @@ export interface StdioFactory {
   reopenEnded(paths: StdioPaths): Promise<ProcessStdio>;
 }
 
-/** The files that the daemon keeps for a container and mounts into it. */
+/** The paths of the files that the daemon keeps for a container and mounts into it. */
 export interface ContainerFiles {
   readonly hostname: string;
   readonly hosts: string;
   readonly resolvConf: string;
+}
+
+/** These files, as they were written. */
+export interface WrittenFiles {
+  readonly files: ContainerFiles;
+  /** By path; empty when they are another container's. */
+  readonly texts: ReadonlyMap<string, string>;
 }
 
 /** The network operations of a container: it joins all of its networks at a start, joins one, or leaves all. */
@@ -77,8 +84,11 @@ export interface ContainerDeps {
   releaseHolds(id: string): Promise<void>;
   /** Gives a tree of files a SELinux label; undefined when containers have no labels. */
   readonly relabel: ((path: string, label: string) => Promise<void>) | undefined;
-  /** Writes the three files; endpoints may still be unknown, the next call replaces the contents in place. */
-  writeFiles(record: ContainerRecord): Promise<ContainerFiles>;
+  /**
+   * Writes the three files; endpoints may still be unknown, the next call replaces the contents in place.
+   * @param before what they are, when nobody has had them since: those that stay the same are not written.
+   */
+  writeFiles(record: ContainerRecord, before?: WrittenFiles): Promise<WrittenFiles>;
   emit(
     type: 'container' | 'network' | 'volume',
     action: string,

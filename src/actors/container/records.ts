@@ -7,11 +7,13 @@ import { readdir, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { messageOf } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
+import { removeFew } from '../../storage/remove-few.js';
 import { inLanes } from '../../text/in-lanes.js';
 import { letPass } from '../../sys/users/id-access.js';
 import type { Urgent } from '../../sys/files/reserve.js';
 import type { ContainerRecord, CreationDefaults } from './container.record.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
+import { removeFile } from '../../sys/files/remove-file.js';
 
 export interface RecordIo {
   write(path: string, value: unknown): Promise<void>;
@@ -181,7 +183,7 @@ export class ContainerRecords {
     clearTimeout(write.timer);
     if (write.ahead === undefined) return;
     write.ahead = undefined;
-    await rm(this.#runFile(id), { force: true });
+    await removeFile(this.#runFile(id));
   }
 
   #makeDurableLater(id: string, write: Write, afterMs: number): void {
@@ -229,13 +231,15 @@ export class ContainerRecords {
       if (error.code !== 'ENOENT') throw error;
     });
     // It counts until then: without it the container would be what it was some time before.
-    if (write?.ahead) await rm(this.#runFile(id), { force: true });
+    if (write?.ahead) await removeFile(this.#runFile(id));
     this.#writes.delete(id);
   }
 
   /** Removes what `retire` has kept. */
   async forget(id: string): Promise<void> {
-    await rm(this.#trash(id), { recursive: true, force: true });
+    const path = this.#trash(id);
+    // Mostly there are five files.
+    if (!(await removeFew([path]))) await rm(path, { recursive: true, force: true });
   }
 
   #file(id: string): string {

@@ -3,9 +3,9 @@
  * that ends where it began; what is opened inside stays inside.
  */
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { libc } from '../ffi/libc.js';
+import { isThere, removeFileNow } from '../files/remove-file.js';
 
 // linux/sched.h, linux/mount.h
 const CLONE_NEWNET = 0x4000_0000;
@@ -92,9 +92,10 @@ export function inNetns<T>(path: string, inside: () => T): T {
  * made at `path` meanwhile. The kernel waits for a grace period of RCU in an umount, 10 ms when it has much to do.
  */
 export async function removeNetns(path: string): Promise<void> {
+  if (!isThere(path)) return;
   // Whatever umount says (not mounted, not there), the file must go.
   await umountLater(path, MNT_DETACH);
-  await rm(path, { force: true });
+  removeFileNow(path);
 }
 
 /** Does the same as `removeNetns` at once: for one that could not be made, or that nothing else waits for. */

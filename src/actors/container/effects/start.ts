@@ -4,7 +4,7 @@ import { rootOwner } from '../../../sys/users/id-maps.js';
 import type { Pace } from '../../kit/pace.js';
 import { withState, type ContainerRecord } from '../container.record.js';
 import { effectiveHostConfig } from '../create/effective-host-config.js';
-import type { ContainerDeps, ContainerFiles } from '../deps.js';
+import type { ContainerDeps, WrittenFiles } from '../deps.js';
 import { networkingFailed, startError } from '../life/start-error.js';
 import { allDone, Undo } from '../life/undo.js';
 import { labelFiles } from '../mounts/labels.js';
@@ -39,7 +39,7 @@ export async function startContainer(
     saved.catch(() => undefined);
     undo.add('volumes', () => volumes.close());
     undo.add('shared memory', () => closeSharedMemory(deps, starting));
-    const [rootfs, netnsPath, io, files, mounts] = await allDone([
+    const [rootfs, netnsPath, io, written, mounts] = await allDone([
       mountRoot(deps, id, undo),
       openSandbox(deps, starting, undo),
       ios.get(id).open(starting, undo),
@@ -47,6 +47,7 @@ export async function startContainer(
       pace.unlimited(volumes.open()),
       openSharedMemory(deps, starting),
     ]);
+    const { files } = written;
     const { spec } = await deps.specs.build(specInput(deps, starting, { rootfs, netnsPath, files, mounts, userns }));
     signal.throwIfAborted();
     const creating = tasks.create({
@@ -60,7 +61,7 @@ export async function startContainer(
     undo.add('task', () => tasks.delete(id));
     const ownSandbox =
       userns && netnsPath === undefined ? creating.then(({ pid }) => keepSandbox(deps, id, pid, undo)) : undefined;
-    const [{ pid }, attached] = await allDone([creating, join(deps, starting, undo, ownSandbox)]);
+    const [{ pid }, attached] = await allDone([creating, join(deps, { starting, undo, written, ready: ownSandbox })]);
     await Promise.all([volumes.freePlaces(), hideRoot(deps, id)]);
     await io.started();
     await saved;
@@ -92,10 +93,10 @@ async function mountRoot(deps: ContainerDeps, id: string, undo: Undo): Promise<s
   return showRoot(deps, id, rootfs, undo);
 }
 
-async function writeLabelledFiles(deps: ContainerDeps, starting: ContainerRecord): Promise<ContainerFiles> {
-  const files = await deps.writeFiles(starting).catch(networkingFailed);
-  await labelFiles(deps, starting, files);
-  return files;
+async function writeLabelledFiles(deps: ContainerDeps, starting: ContainerRecord): Promise<WrittenFiles> {
+  const written = await deps.writeFiles(starting).catch(networkingFailed);
+  await labelFiles(deps, starting, written.files);
+  return written;
 }
 
 /** The parts of the specification that are made for this start. */
@@ -121,20 +122,22 @@ function specInput(deps: ContainerDeps, starting: ContainerRecord, opened: Opene
   };
 }
 
+interface Joining {
+  readonly starting: ContainerRecord;
+  readonly undo: Undo;
+  readonly written: WrittenFiles;
+  /** The network namespace that the runtime makes; undefined: the container has one already. */
+  readonly ready: Promise<void> | undefined;
+}
+
 /**
  * Joins the networks while the runtime works, and saves the record with them, so that after a kill it is known what
  * the container got. A power cut takes the networks away, too.
- * @param ready the network namespace that the runtime makes; undefined: the container has one already.
  */
-async function join(
-  deps: ContainerDeps,
-  starting: ContainerRecord,
-  undo: Undo,
-  ready: Promise<void> | undefined,
-): Promise<ContainerRecord> {
+async function join(deps: ContainerDeps, { starting, undo, written, ready }: Joining): Promise<ContainerRecord> {
   if (ready) await ready;
   const joined = await deps.counted('allocate', () => joinNetworks(deps, starting, undo).catch(networkingFailed));
   if (Object.keys(joined.networks).length > 0)
-    await Promise.all([deps.writeFiles(joined), deps.records.saveForRun(joined)]);
+    await Promise.all([deps.writeFiles(joined, written), deps.records.saveForRun(joined)]);
   return joined;
 }

@@ -6,7 +6,7 @@ import { internal } from '../../../errors/engine-error.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import type { NetworkDriver } from '../../../ports/network.js';
 import type { ContainerRecord } from '../container.record.js';
-import type { ContainerFiles } from '../deps.js';
+import type { ContainerFiles, WrittenFiles } from '../deps.js';
 import { refusesIpv6 } from '../network/networks.js';
 import { linkedContainers, linkHosts } from '../network/legacy-links.js';
 
@@ -43,9 +43,13 @@ async function hostsOfMachine({ hostConfig }: ContainerRecord): Promise<string |
 
 /**
  * Writes the files as the record says now, in place because they may be mounted already. Another container's files stay
- * as they are.
+ * as they are, and so do those that are `before` what they are to be.
  */
-export async function writeContainerFiles(deps: FilesDeps, record: ContainerRecord): Promise<ContainerFiles> {
+export async function writeContainerFiles(
+  deps: FilesDeps,
+  record: ContainerRecord,
+  before?: WrittenFiles,
+): Promise<WrittenFiles> {
   const owner = filesOwner(record, deps.find);
   const dir = deps.dir(owner);
   const files: ContainerFiles = {
@@ -53,7 +57,7 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
     hosts: join(dir, 'hosts'),
     resolvConf: join(dir, 'resolv.conf'),
   };
-  if (owner !== record.id) return files;
+  if (owner !== record.id) return { files, texts: new Map() };
   const { hostConfig, config } = record;
   const settings = deps.settings();
   if (settings.hostGatewayIps.length === 0 && hostConfig.ExtraHosts?.some((entry) => /[:=]host-gateway$/.test(entry))) {
@@ -71,24 +75,25 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
     search: first(hostConfig.DnsSearch, settings.dnsSearch, host.search),
     options: first(hostConfig.DnsOptions, settings.dnsOptions, host.options),
   };
-  await Promise.all([
-    writeFile(files.hostname, hostnameFile(config.Hostname)),
-    writeFile(
-      files.hosts,
-      (await hostsOfMachine(record)) ??
-        hostsFile({
-          hostname: config.Hostname,
-          domainname: config.Domainname,
-          addresses: endpoints.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6].filter(Boolean)),
-          linked: linkHosts(linkedContainers(record, deps.find)),
-          extraHosts: hostConfig.ExtraHosts ?? [],
-          hostGatewayIps: settings.hostGatewayIps,
-          hasIpv6: !refusesIpv6(record),
-        }),
-    ),
-    writeFile(files.resolvConf, resolvConfFile(hasNames ? behindResolver(resolver) : resolver)),
+  const hosts =
+    (await hostsOfMachine(record)) ??
+    hostsFile({
+      hostname: config.Hostname,
+      domainname: config.Domainname,
+      addresses: endpoints.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6].filter(Boolean)),
+      linked: linkHosts(linkedContainers(record, deps.find)),
+      extraHosts: hostConfig.ExtraHosts ?? [],
+      hostGatewayIps: settings.hostGatewayIps,
+      hasIpv6: !refusesIpv6(record),
+    });
+  const texts = new Map([
+    [files.hostname, hostnameFile(config.Hostname)],
+    [files.hosts, hosts],
+    [files.resolvConf, resolvConfFile(hasNames ? behindResolver(resolver) : resolver)],
   ]);
+  const changed = [...texts].filter(([path, text]) => before?.texts.get(path) !== text);
+  await Promise.all(changed.map(([path, text]) => writeFile(path, text)));
   const { uid, gid } = deps.owner(record);
-  if (uid !== 0 || gid !== 0) await Promise.all(Object.values(files).map((file: string) => chown(file, uid, gid)));
-  return files;
+  if (uid !== 0 || gid !== 0) await Promise.all(changed.map(([path]) => chown(path, uid, gid)));
+  return { files, texts };
 }

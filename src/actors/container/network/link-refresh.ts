@@ -5,14 +5,13 @@
 import type { Logger } from '../../../ports/logger.js';
 import type { NetworkDriver } from '../../../ports/network.js';
 import { isRunning, type ContainerRecord } from '../container.record.js';
-import type { ContainerFiles } from '../deps.js';
 import type { ContainerViews } from '../views.js';
 import { openLinks } from './legacy-links.js';
 
 export interface LinkRefreshDeps {
   readonly network: Pick<NetworkDriver, 'link'>;
   readonly views: ContainerViews;
-  readonly writeFiles: (record: ContainerRecord) => Promise<ContainerFiles>;
+  readonly writeFiles: (record: ContainerRecord) => Promise<unknown>;
   readonly log: Logger;
 }
 

@@ -5,10 +5,13 @@
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isThere } from '../../../sys/files/remove-file.js';
 
 /** Removes all FIFOs of a container that has ended, because none of its processes is alive then. */
 export async function removeStreams(root: string, id: string): Promise<void> {
-  await rm(join(root, id), { recursive: true, force: true });
+  const place = join(root, id);
+  // Mostly everything is removed by who made it.
+  if (isThere(place)) await rm(place, { recursive: true, force: true });
 }
 
 /**
