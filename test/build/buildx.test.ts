@@ -122,6 +122,7 @@ describe('docker build', { skip }, () => {
     assert.match(line, /Completed/);
     assert.match((await plugin.ok(['buildx', 'history', 'logs', ref])).stderr, /COPY x \/x/);
     await plugin.ok(['buildx', 'history', 'rm', ref]);
+    await plugin.ok(['buildx', 'history', 'rm', ref]);
     assert.doesNotMatch((await plugin.ok(['buildx', 'history', 'ls'])).stdout, new RegExp(ref));
   });
 

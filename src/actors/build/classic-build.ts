@@ -194,7 +194,7 @@ export class ClassicBuild {
     if (instruction.kind === 'WORKDIR') {
       const path = absolutePath(work.state, instruction.path);
       const state = { ...work.state, config: { ...work.state.config, WorkingDir: path } };
-      return this.#commit(work, state, ['/bin/sh', '-c', `#(nop) WORKDIR ${path}`], () =>
+      return this.#commit(work, state, [...shellOf(state.config), `#(nop) WORKDIR ${path}`], () =>
         path === '/' ? Promise.resolve(undefined) : directoryLayer(this.deps, this.#layers, state, path),
       );
     }
@@ -209,7 +209,8 @@ export class ClassicBuild {
       this.#announce(`LABEL ${key}=${value}`);
       const Labels = { ...work.state.config.Labels, [key]: value };
       const state = { ...work.state, config: { ...work.state.config, Labels } };
-      await this.#commit(work, state, ['/bin/sh', '-c', '#(nop) ', `LABEL ${key}=${value}`], async () => undefined);
+      const command = [...shellOf(state.config), '#(nop) ', `LABEL ${key}=${value}`];
+      await this.#commit(work, state, command, async () => undefined);
       this.#say(` ---> ${short(work.state.image ?? '')}\n`);
     }
   }
@@ -336,7 +337,7 @@ export class ClassicBuild {
       checkCount(instruction, digest.count);
       const owner = instruction.chown === '' ? '' : `--chown=${instruction.chown} `;
       const said = `#(nop) ${kind} ${owner}${digest.kind}:${digest.hex} in ${destination} `;
-      await this.#commit(work, work.state, ['/bin/sh', '-c', said], () =>
+      await this.#commit(work, work.state, [...shellOf(work.state.config), said], () =>
         copyLayer(this.deps, this.#layers, work.state, plan, this.signal),
       );
     } catch (error) {

@@ -57,7 +57,7 @@ export function configStep(
     case 'EXPOSE': {
       const ports = exposedPorts(instruction.ports);
       const added = Object.fromEntries(ports.map((port) => [port, {}]));
-      const said = `EXPOSE ${[...instruction.ports].sort().join(' ')}`;
+      const said = `EXPOSE ${instruction.ports.join(' ')}`;
       return becomes({ ExposedPorts: { ...config.ExposedPorts, ...added } }, said);
     }
     case 'VOLUME': {

@@ -8,7 +8,8 @@ const NUMBER = /^\d+$/;
 
 /**
  * Returns the owner in the image whose files are at `rootfs`. A number stands for the group, too. BuildKit takes root
- * for a user whom the image does not know, and the user's group for an unknown group.
+ * for a user whom the image does not know, root's group where nothing is written after the colon, and the user's group
+ * for an unknown group.
  * @throws EngineError invalid for an unknown name where the builder is the classic one, for which the name of a user is
  * that of the group, too.
  */
@@ -17,25 +18,31 @@ export async function copyOwner(rootfs: string, written: string, lookUp: LookUp,
   const user = at < 0 ? written : written.slice(0, at);
   const group = at < 0 ? '' : written.slice(at + 1);
   const known = async (name: string, kind: 'user' | 'group', otherwise: Owner): Promise<Owner> => {
+    if (name === '' && isClassic) throw unknown(name, kind);
     try {
       return await lookUp(rootfs, kind === 'user' ? name : `0:${name}`);
     } catch (error) {
       if (!isEngineError(error, 'invalid')) throw error;
       if (!isClassic) return otherwise;
-      const id = kind === 'user' ? 'uid' : 'gid';
-      throw invalid(
-        `unable to convert uid/gid chown string to host mapping: can't find ${id} for ${kind} ${name}: ` +
-          `no such ${kind}: ${name}`,
-      );
+      throw unknown(name, kind);
     }
   };
   const owner = NUMBER.test(user)
     ? { uid: numberOf(user), gid: numberOf(user) }
     : await known(user, 'user', { uid: 0, gid: 0 });
-  const wanted = group === '' && isClassic ? user : group;
-  if (wanted === '') return owner;
+  if (at < 0 && !isClassic) return owner;
+  const wanted = at < 0 ? user : group;
+  if (wanted === '' && !isClassic) return { uid: owner.uid, gid: 0 };
   const { gid } = NUMBER.test(wanted) ? { gid: numberOf(wanted) } : await known(wanted, 'group', owner);
   return { uid: owner.uid, gid };
+}
+
+function unknown(name: string, kind: 'user' | 'group'): EngineError {
+  const id = kind === 'user' ? 'uid' : 'gid';
+  return invalid(
+    `unable to convert uid/gid chown string to host mapping: can't find ${id} for ${kind} ${name}: ` +
+      `no such ${kind}: ${name}`,
+  );
 }
 
 const MAX_ID = 2 ** 31 - 1;

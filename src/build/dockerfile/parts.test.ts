@@ -61,11 +61,11 @@ describe('a long Dockerfile', () => {
 });
 
 describe('ranges', () => {
-  it('of ports are in the order of their texts, and limited in all of a build', () => {
-    const ports = exposedPorts(['8-2000', '80/UDP', '0', '9-11/sctp']);
-    assert.deepEqual(ports, [...ports].sort());
-    assert.equal(ports.length, 1993 + 1 + 1 + 3);
-    assert.deepEqual(exposedPorts(['9-1009']).slice(0, 3), ['10/tcp', '100/tcp', '1000/tcp']);
+  it('of ports are in the order in which they are written, and limited in all of a build', () => {
+    const ports = exposedPorts(['8-2000', '80/UDP', '9-11/sctp', '8']);
+    assert.equal(ports.length, 1993 + 1 + 3 + 1);
+    assert.deepEqual(ports.slice(0, 3), ['8/tcp', '9/tcp', '10/tcp']);
+    assert.deepEqual(ports.slice(-5), ['80/udp', '9/sctp', '10/sctp', '11/sctp', '8/tcp']);
     const budget = new PortBudget();
     for (let times = 0; times < 3; times++) budget.spend(['0-65535']);
     assert.throws(() => budget.spend(['1']), { message: 'EXPOSE has too many ports' });

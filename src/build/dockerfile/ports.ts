@@ -1,6 +1,5 @@
 /** The ports of EXPOSE: `80`, `80-90/udp`, and with an address and a port of the host, which are ignored. */
 import { isIP } from 'node:net';
-import { sortedParts } from '../../text/sorted-parts.js';
 import { type Parts, whole } from '../../text/turns.js';
 import { DockerfileError } from './dockerfile-error.js';
 
@@ -17,7 +16,7 @@ export interface ExposedRange extends PortRange {
 }
 
 /**
- * Returns ports such as `80/tcp` in the order of their texts.
+ * Returns ports such as `80/tcp`, in the order in which they are written; a port that is written twice comes twice.
  * @param written after the variables have been replaced. @throws DockerfileError without lines.
  */
 export function exposedPorts(written: readonly string[]): string[] {
@@ -27,18 +26,18 @@ export function exposedPorts(written: readonly string[]): string[] {
 /** The same in parts. */
 export function* exposedPortParts(written: readonly string[]): Parts<string[]> {
   const ports: string[] = [];
-  for (const range of exposedRanges(written)) {
+  for (const { start, end, protocol } of exposedRanges(written)) {
     yield;
-    if (range.end - range.start < FEW) for (let port = range.start; port <= range.end; port++) add(ports, range, port);
-    else {
-      for (let digit = 0; digit < 10; digit++) {
-        addInOrder(ports, range, digit);
-        yield;
-      }
+    for (let port = start; port <= end; port++) {
+      ports.push(`${port}/${protocol}`);
+      if (ports.length % FEW === 0) yield;
     }
   }
-  return yield* sortedParts(ports);
+  return ports;
 }
+
+/** So many ports are made together. */
+const FEW = 1000;
 
 /** All ports of all protocols. Each EXPOSE has its ports in the history, so that their sum has to be limited. */
 const MAX_PORTS = 3 * 65_536;
@@ -52,19 +51,6 @@ export class PortBudget {
     for (const { start, end } of exposedRanges(written)) this.#left -= end - start + 1;
     if (this.#left < 0) throw new DockerfileError('EXPOSE has too many ports');
   }
-}
-
-const FEW = 1000;
-
-function add(ports: string[], { protocol }: ExposedRange, port: number): void {
-  ports.push(`${port}/${protocol}`);
-}
-
-/** Adds those ports of a range whose digits begin with those of the number. */
-function addInOrder(ports: string[], range: ExposedRange, number: number): void {
-  if (number > range.end) return;
-  if (number >= range.start) add(ports, range, number);
-  if (number > 0) for (let digit = 0; digit < 10; digit++) addInOrder(ports, range, number * 10 + digit);
 }
 
 /**

@@ -233,9 +233,10 @@ function* openTree(tree: SourceTree): Generator<{ readonly source: SourceFile; r
       for (const source of findSources(rootFd, pattern, isIgnored)) {
         // Patterns of `--exclude` begin in the directory that is copied; a file that is named itself is wanted.
         const start = source.path === '/' ? 0 : source.path.length;
-        const leftOut: LeftOut = (path, isDirectory) =>
+        const isOut = (path: string, isDirectory: boolean): boolean =>
           isIgnored(path, isDirectory) || isExcluded(path.slice(start), isDirectory);
-        yield { source, leftOut };
+        const keepsTime = (path: string): boolean => !isExcluded(path.slice(start), true);
+        yield { source, leftOut: Object.assign(isOut, { keepsTime }) };
       }
     }
   } finally {

@@ -12,7 +12,11 @@ import { WorkBudget } from '../../text/work-budget.js';
 import { cleanPath, joinPath } from './paths.js';
 
 /** Tells of a path below the root of a tree, relative and without links, whether it is left out. */
-export type LeftOut = (path: string, isDirectory: boolean) => boolean;
+export interface LeftOut {
+  (path: string, isDirectory: boolean): boolean;
+  /** Tells of a directory that is left out, and made for something in it, whether it gets its time all the same. */
+  readonly keepsTime?: (path: string) => boolean;
+}
 
 export interface SourceFile extends FoundPath {
   /** Absolute below the root, without links in its directories. */

@@ -200,7 +200,8 @@ export class TargetTree {
       for (const directory of directoriesAbove(path, skipped)) {
         const above = skipped.get(directory);
         skipped.delete(directory);
-        if (above) this.#copyOne(`${source.at}/${directory}`, above, joinPath(to, directory));
+        const keepsTime = leftOut.keepsTime?.(base + directory) ?? true;
+        if (above) this.#copyOne(`${source.at}/${directory}`, above, joinPath(to, directory), keepsTime);
       }
       this.#copyOne(at, stat, joinPath(to, path));
     }
@@ -212,7 +213,8 @@ export class TargetTree {
     this.layer?.tar.willHaveTime(to.slice(1), stat.mtimeNs);
   }
 
-  #copyOne(from: string, stat: BigIntStats, to: string): void {
+  /** @param keepsTime a directory gets the time of the source. */
+  #copyOne(from: string, stat: BigIntStats, to: string, keepsTime = true): void {
     if (to === '/') {
       this.#appear(`/proc/self/fd/${this.rootFd}/.`, from, stat);
       return;
@@ -223,7 +225,7 @@ export class TargetTree {
     const at = `/proc/self/fd/${parent}/${name}`;
     const present = this.#fresh.has(directory) ? undefined : statOf(at);
     const place = { from, stat, at, present, parent, name, to };
-    if (stat.isDirectory()) this.#copyDirectory(place);
+    if (stat.isDirectory()) this.#copyDirectory(place, keepsTime);
     else this.#copyFile(place);
   }
 
@@ -241,7 +243,7 @@ export class TargetTree {
     this.#current = undefined;
   }
 
-  #copyDirectory({ from, stat, at, present, parent, name, to }: Place): void {
+  #copyDirectory({ from, stat, at, present, parent, name, to }: Place, keepsTime: boolean): void {
     let isThere = present !== undefined;
     if (present && !present.isDirectory()) {
       if (!this.rules.replaces) throw notDirectory(to);
@@ -254,7 +256,7 @@ export class TargetTree {
       this.#own.add(to);
     }
     this.#appear(at, from, stat);
-    this.#keepTime(to, stat);
+    if (keepsTime) this.#keepTime(to, stat);
     this.layer?.tar.entry(to.slice(1));
   }
 

@@ -178,10 +178,10 @@ export class BuildHistory {
     this.#ended.set(ref, next);
   }
 
-  /** @throws EngineError not-found. */
+  /** A build that is not there is removed already. */
   async remove(ref: string): Promise<void> {
     await this.#load();
-    if (!(await this.#drop(ref))) throw notFound(`build ${ref} not found`);
+    await this.#drop(ref);
   }
 
   /** Removes a build; returns false when there is none. It does not wait for `#load`, which calls it. */

@@ -116,7 +116,7 @@ export class StepMounts {
     return { id: own + owned, sharing, description, seed, place: source };
   }
 
-  async #secret(mount: RunMount, { request }: MountOrder): Promise<void> {
+  async #secret(mount: RunMount, { request, workingDir }: MountOrder): Promise<void> {
     const { target, env, mode = 0o400, uid = 0, gid = 0, required } = mount;
     const id = secretId(mount);
     const value = await request.secret(id);
@@ -124,13 +124,13 @@ export class StepMounts {
     if (env !== undefined) this.secretEnv.push(`${env}=${value?.toString() ?? ''}`);
     if (value === undefined || (env !== undefined && target === '')) return;
     const path = await this.place.file(value, mode, this.#owner({ uid, gid }));
-    this.points.push(bindPoint(path, cleanPath(target || `${SECRETS}/${basename(id)}`), false));
+    this.points.push(bindPoint(path, placeIn(workingDir, target || `${SECRETS}/${basename(id)}`), false));
   }
 
-  async #agent(mount: RunMount, { request }: MountOrder): Promise<void> {
+  async #agent(mount: RunMount, { request, workingDir }: MountOrder): Promise<void> {
     const { mode = 0o600, uid = 0, gid = 0, required } = mount;
     const id = mount.id || DEFAULT_AGENT;
-    const target = mount.target === '' ? `${AGENTS}.${this.#agents++}` : cleanPath(mount.target);
+    const target = mount.target === '' ? `${AGENTS}.${this.#agents++}` : placeIn(workingDir, mount.target);
     this.sshSocket ??= target;
     try {
       const agent = await request.sshAgent(id);
@@ -161,9 +161,14 @@ export function secretId({ source, id, target }: RunMount): string {
   return source || id || basename(target);
 }
 
+/** Returns a path in the container, which may be relative to the working directory. */
+function placeIn(workingDir: string, path: string): string {
+  return cleanPath(path.startsWith('/') ? path : joinPath(workingDir || '/', path));
+}
+
 /** Returns the place of a mount with files. @throws EngineError internal for the root itself. */
 export function mountTarget({ target }: RunMount, workingDir: string): string {
-  const path = cleanPath(target.startsWith('/') ? target : joinPath(workingDir || '/', target));
+  const path = placeIn(workingDir, target);
   if (path === '/') throw internal(`invalid mount target ${JSON.stringify(target)}`, { code: STEP_REFUSED });
   return path;
 }

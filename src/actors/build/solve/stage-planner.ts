@@ -112,7 +112,9 @@ export class StagePlanner {
   }
 
   #workdir(instruction: WorkdirInstruction, facts: InstructionFacts): void {
-    const path = absolutePath(this.#state, instruction.path);
+    // An absolute path is in the image as it is written.
+    const isAbsolute = instruction.path.startsWith('/');
+    const path = isAbsolute ? instruction.path : absolutePath(this.#state, instruction.path);
     this.#state = { ...this.#state, config: { ...this.#state.config, WorkingDir: path } };
     const text = workdirText(path);
     if (path === '/') {

@@ -1,4 +1,5 @@
 /** WORKDIR: the directory is made for the user of the stage. */
+import { cleanPath } from '../../../build/files/paths.js';
 import { directoryLayer } from '../copy-step.js';
 import type { StageState } from '../stage-state.js';
 import type { Operation } from './step.js';
@@ -11,7 +12,7 @@ export function workdirOperation(state: StageState, path: string): Operation {
     content: () => Promise.resolve(null),
     perform: async ({ tools: { deps, layers }, parent }) => {
       const files = { ...state, topLayer: parent?.layer };
-      const layer = await directoryLayer(deps, layers, files, path, User);
+      const layer = await directoryLayer(deps, layers, files, cleanPath(path), User);
       return { layer: layer.chainId };
     },
   };

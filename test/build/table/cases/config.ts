@@ -20,6 +20,11 @@ const COMMANDS: readonly TableCase[] = [
     dockerfile: stages('FROM scratch AS a', 'CMD ["c"]', 'FROM a', 'ENTRYPOINT ["e"]'),
   },
   empty('shell', 'SHELL ["/bin/x", "-y"]', 'CMD a', 'ENTRYPOINT b', 'HEALTHCHECK CMD c'),
+  {
+    ...empty('shell and files', 'SHELL ["a", "b"]', 'COPY f /f', 'ADD f /g', 'WORKDIR /w'),
+    files: { f: 'f' },
+    labels: { a: 'b' },
+  },
   commands('shell for commands', 'SHELL ["/bin/sh", "-e", "-c"]', 'RUN echo $- > /o'),
 ];
 
@@ -29,6 +34,7 @@ const FACTS: readonly TableCase[] = [
   { name: 'labels that are given', dockerfile: scratch('LABEL a=1 b=2'), labels: { b: 'given', c: 'x=y "z"', d: '' } },
   { name: 'labels of a base', dockerfile: shell('LABEL flavour=other more=yes') },
   empty('expose', 'EXPOSE 80 443/TCP 53/udp 8000-8002', 'EXPOSE 80/tcp 9/sctp'),
+  empty('expose in the order of the words', 'ENV P=9 Q=80', 'EXPOSE 10 $Q 8-12/udp $P 8', 'EXPOSE 9-11 80 80/tcp'),
   wrong('expose of no port', 'EXPOSE http'),
   empty('expose with addresses', 'EXPOSE 127.0.0.1:8080:80'),
   empty('volume', 'VOLUME /a /b', 'VOLUME ["/c d", "/e"]', 'VOLUME rel'),
@@ -52,6 +58,8 @@ const DIRECTORIES: readonly TableCase[] = [
   empty('workdir step by step', 'WORKDIR /a', 'WORKDIR b', 'WORKDIR ../c/', 'WORKDIR ./d//e'),
   empty('workdir without a slash', 'WORKDIR a'),
   empty('workdir of the root', 'WORKDIR /', 'WORKDIR ..'),
+  commands('workdir as it is written', 'ENV D=/d/', 'WORKDIR /a//./b/', 'RUN pwd > o', 'WORKDIR $D/e', 'WORKDIR /f/'),
+  commands('workdir of the root in other forms', 'WORKDIR //', 'WORKDIR x', 'WORKDIR /.', 'RUN pwd > /o'),
   commands('workdir that is there', 'WORKDIR /etc', 'WORKDIR /tmp'),
   commands('workdir of a user', 'USER daemon', 'WORKDIR /home/a/b', 'WORKDIR /etc'),
   empty('workdir of a number', 'USER 7:8', 'WORKDIR /a/b'),

@@ -144,6 +144,14 @@ const MOUNTS: readonly TableCase[] = [
   },
   {
     ...run(
+      'a secret below the working directory',
+      'WORKDIR /w',
+      'RUN --mount=type=secret,id=one,target=in/s cat in/s > o',
+    ),
+    secrets: SECRETS,
+  },
+  {
+    ...run(
       'a secret as variable and file',
       'RUN --mount=type=secret,id=two,env=TWO,target=/s cat /s > /o && echo $TWO >> /o',
     ),
