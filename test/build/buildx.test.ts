@@ -11,7 +11,7 @@ import { attempt, engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
-import { callJson } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { fileOf, namesIn } from '../support/image-files.js';
 import { waitFor } from '../support/wait.js';
 
@@ -45,7 +45,11 @@ describe('docker build', { skip }, () => {
     buildx.write('a/kept/file', 'kept');
     const args = ['build', '-t', 'app:1', '-t', 'other', '--build-arg', 'WHO=you', '--label', 'l=v'];
     const files = ['--iidfile', '../iid', '--metadata-file', '../metadata.json'];
+    const since = (Date.now() / 1000).toFixed(3);
     const first = await buildx.ok([...args, ...files, '.'], { in: 'a' });
+    const until = (Date.now() / 1000 + 0.001).toFixed(3);
+    const told = await call(engine.socketPath, 'GET', `/events?since=${since}&until=${until}`);
+    for (const name of ['app:1', 'other']) assert.match(told.text, new RegExp(`"Action":"tag"[^\\n]*"name":"${name}"`));
     assert.match(first.stderr, /RUN echo/);
     assert.match(first.stderr, /kept/);
     // Messages that only describe files count as well, so that the numbers are those of dockerd.
@@ -57,7 +61,7 @@ describe('docker build', { skip }, () => {
       string
     >;
     assert.equal(metadata['containerimage.digest'], iid);
-    assert.equal(metadata['image.name'], 'docker.io/library/app:1,docker.io/library/other:latest');
+    assert.equal(metadata['image.name'], 'docker.io/library/app:1,docker.io/library/other');
     const shown = await callJson<{ Id: string; RepoTags: string[]; Config: { Labels: Record<string, string> } }>(
       engine.socketPath,
       'GET',
@@ -90,6 +94,16 @@ describe('docker build', { skip }, () => {
     const circular = await plugin.run(['build', '-'], { input: cycle });
     assert.match(circular.stderr, /circular dependency detected on stage: a$/m);
     for (const place of ['2 | >>> COPY --from=b', '4 | >>> COPY --from=a']) assert.ok(circular.stderr.includes(place));
+    const misspelt = `ARG BASE=no.example/none\nFROM --platform=linux/s390x $BASES\${BASE}\n`;
+    const unresolved = await plugin.run(['build', '--progress=plain', '-'], { input: misspelt });
+    assert.equal(unresolved.status, 1);
+    assert.match(
+      unresolved.stderr,
+      /UndefinedArgInFrom: FROM argument 'BASES' is not declared \(did you mean BASE\?\)/,
+    );
+    assert.match(unresolved.stderr, /FromPlatformFlagConstDisallowed: .* "linux\/s390x" \(line 2\)/);
+    const nameless = await plugin.run(['build', '--progress=plain', '-'], { input: 'ARG X\nFROM $X\n' });
+    assert.match(nameless.stderr, /InvalidDefaultArgInFrom: [^]*base name \(\$X\) should not be blank/);
     const failed = await plugin.run(['build', '-'], { input: `FROM ${image}\nRUN echo said so >&2; exit 7\n` });
     assert.equal(failed.status, 1);
     assert.match(failed.stderr, /said so/);
@@ -122,7 +136,7 @@ describe('docker build', { skip }, () => {
     assert.match(line, /Completed/);
     assert.match((await plugin.ok(['buildx', 'history', 'logs', ref])).stderr, /COPY x \/x/);
     await plugin.ok(['buildx', 'history', 'rm', ref]);
-    await plugin.ok(['buildx', 'history', 'rm', ref]);
+    assert.equal((await plugin.run(['buildx', 'history', 'rm', ref])).status, 1);
     assert.doesNotMatch((await plugin.ok(['buildx', 'history', 'ls'])).stdout, new RegExp(ref));
   });
 

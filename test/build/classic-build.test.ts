@@ -84,6 +84,25 @@ describe('classic build', () => {
     assert.deepEqual([bad.status, /error reading cache-from/.test(bad.text)], [400, true], bad.text);
   });
 
+  it('tells of each image that a step leaves, and of names', async () => {
+    const { socketPath } = under.engine;
+    const files = { Dockerfile: `FROM ${under.image}\nENV TOLD=1\nRUN true\nLABEL told=yes\n` };
+    const told = async (): Promise<string[]> => {
+      const since = (Date.now() / 1000).toFixed(3);
+      assert.match((await build(files, 't=told')).text, /Successfully tagged told:latest/);
+      const until = (Date.now() / 1000 + 0.001).toFixed(3);
+      const filters = encodeURIComponent('{"type":["image"]}');
+      const { text } = await call(socketPath, 'GET', `/events?since=${since}&until=${until}&filters=${filters}`);
+      const events = text.trim().split('\n');
+      return events.map((line) => {
+        const { Action, Actor } = JSON.parse(line) as { Action: string; Actor: { Attributes: { name: string } } };
+        return `${Action} ${Actor.Attributes.name.replace(/^sha256:.*/, 'ID')}`;
+      });
+    };
+    assert.deepEqual(await told(), ['create ID', 'create ID', 'create ID', 'tag told:latest']);
+    assert.deepEqual(await told(), ['tag told:latest'], 'all steps are cached');
+  });
+
   it('takes null for what a client leaves out, as older ones write it', async () => {
     const query = ['buildargs', 'cachefrom', 'labels', 'ulimits'].map((name) => `${name}=null`).join('&');
     assert.match((await build({ Dockerfile: `FROM ${under.image}\n` }, query)).text, /Successfully built/);

@@ -226,7 +226,7 @@ test('buildx lists, builds, keeps what has not changed, and shows errors and his
   assert.deepEqual(request.run.extraHosts.toSorted(), ['g:10.9.8.7', 'h:1.2.3.4']);
   assert.deepEqual([request.run.shmSize, request.run.ulimits], [1 << 20, [{ Name: 'nofile', Soft: 5, Hard: 6 }]]);
   assert.deepEqual([request.noCache, request.buildArgs], ['all', new Map([['X', 'a,b']])]);
-  assert.deepEqual(request.outputs, [{ kind: 'image', names: ['a/b:latest'] }]);
+  assert.deepEqual(request.outputs, [{ kind: 'image', names: ['a/b'] }]);
 
   const before = changedMs;
   rmSync(join(buildx().directory, 'c/a-b'));

@@ -78,7 +78,7 @@ export class ClassicBuild {
     { dockerfile, graph, platform }: ClassicPlan,
     private readonly signal: AbortSignal,
   ) {
-    this.#images = new ClassicImages(deps.images);
+    this.#images = new ClassicImages(deps.images, deps.emit);
     this.#cache = new ClassicCache(deps, this.#images, request);
     this.#layers = new StepLayers(deps.layers);
     this.#dockerfile = dockerfile;

@@ -1,5 +1,6 @@
 /** The images that the classic builder leaves of its steps, which are its cache, too. */
 import { DEFAULT_PATH } from '../../build/dockerfile/scope.js';
+import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Image, ImageConfigDocument, ImageHistory, ImageRuntimeConfig } from '../../ports/images.js';
 import type { LayerInfo } from '../../ports/storage.js';
@@ -24,7 +25,10 @@ export interface ClassicStep {
 }
 
 export class ClassicImages {
-  constructor(private readonly images: FileImageStore) {}
+  constructor(
+    private readonly images: FileImageStore,
+    private readonly emit: ImageEmit,
+  ) {}
 
   /** Returns the newest image that the same step has made of the same image. */
   async cached(state: StageState, command: readonly string[]): Promise<Image | undefined> {
@@ -41,7 +45,7 @@ export class ClassicImages {
     return found;
   }
 
-  /** Stores what a step has made. The parent is the image before it. */
+  /** Stores what a step has made, and tells of it. The parent is the image before it. */
   async commit({ state, command, layer, container, entry: made }: ClassicStep): Promise<StageState> {
     const isEmpty = layer === undefined || layer.diffId === EMPTY_DIFF_ID;
     const created = made?.created ?? new Date().toISOString();
@@ -73,6 +77,7 @@ export class ClassicImages {
       Buffer.from(JSON.stringify(document)),
       state.image === undefined ? {} : { parent: state.image },
     );
+    this.emit('create', image.id, eventAttributes(image, image.id));
     return { ...next, image: image.id };
   }
 }

@@ -3,8 +3,9 @@ import { inTurns } from '../../text/turns.js';
 import { Checks, type CheckWarning, parseCheckConfig } from './checks.js';
 import { DockerfileError } from './dockerfile-error.js';
 import { singleLines } from './outline.js';
-import { checkWords } from './from-checks.js';
+import { baseObserver, checkDefaults, checkWords } from './from-checks.js';
 import { readDockerfile } from './parse.js';
+import { defaultArgs, type GraphOptions, StageGraph } from './stage-graph.js';
 
 export interface ShownWarning {
   readonly vertex: string;
@@ -22,18 +23,27 @@ export function shownWarning(vertex: string, { rule, detail, lines, description,
 }
 
 /**
- * Returns what the words of a Dockerfile say against it; nothing for one that cannot be read.
+ * Returns what the words of a Dockerfile and its FROM say against it, so that it is told also when an image cannot be
+ * had; nothing for one that cannot be read.
  * @param config goes before what the Dockerfile says.
  */
-export async function earlyWarnings(text: Buffer, config: string | undefined): Promise<readonly CheckWarning[]> {
+export async function earlyWarnings(
+  text: Buffer,
+  options: GraphOptions,
+  config: string | undefined,
+): Promise<readonly CheckWarning[]> {
+  let warnings: readonly CheckWarning[] = [];
   try {
     const dockerfile = await readDockerfile(text);
     const written = config ?? dockerfile.directives.check?.value.split(' ', 1)[0] ?? '';
     const checks = new Checks(parseCheckConfig(written));
+    ({ warnings } = checks);
     await inTurns(checkWords(dockerfile, checks));
-    return checks.warnings;
+    await inTurns(checkDefaults(dockerfile, defaultArgs(dockerfile, options), checks));
+    await inTurns(StageGraph.parts(dockerfile, { ...options, observer: baseObserver(checks, options.host) }));
+    return warnings;
   } catch (error) {
-    if (error instanceof DockerfileError) return [];
+    if (error instanceof DockerfileError) return warnings;
     throw error;
   }
 }

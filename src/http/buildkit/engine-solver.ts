@@ -34,7 +34,7 @@ import { referenceOf } from './references.js';
 import { directoryContext, layoutContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
 import type { Sessions } from './session.js';
 import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
-import { answer } from './subrequests.js';
+import { answer, graphOptions } from './subrequests.js';
 
 const CHECK_CONFIG = 'BUILDKIT_DOCKERFILE_CHECK';
 const BUILT_IN = 'dockerfile.v0';
@@ -170,7 +170,7 @@ export class EngineSolver implements Solver {
       secret: build.secret,
       sshAgent: build.sshAgent,
       credentials: (host) => loginOf(build, host),
-      observer: observerOf(job, await warnEarly(build, dockerfile)),
+      observer: observerOf(job, await warnEarly(build, dockerfile, this.#parts.host)),
     };
   }
 
@@ -243,8 +243,12 @@ export class EngineSolver implements Solver {
  * Warns of what the Dockerfile itself says: clients show it beside the step that has brought the file when it comes
  * with the end of that step. Returns the texts.
  */
-async function warnEarly({ job, attrs }: OrderedBuild, { text, vertex }: LoadedDockerfile): Promise<string[]> {
-  const found = await earlyWarnings(text, attrs.buildArgs.get(CHECK_CONFIG));
+async function warnEarly(
+  { job, attrs }: OrderedBuild,
+  { text, vertex }: LoadedDockerfile,
+  host: Host,
+): Promise<string[]> {
+  const found = await earlyWarnings(text, graphOptions(attrs, host), attrs.buildArgs.get(CHECK_CONFIG));
   const warnings = found.map((one) => shownWarning(vertex, one));
   for (const warning of warnings) job.progress.warning(warning);
   return warnings.map(({ short }) => short);
@@ -268,7 +272,7 @@ function observerOf({ progress }: BuildJob, told: string[]): BuildObserver {
 
 function exporterResponse({ job, response }: OrderedBuild, { imageId, isIndex }: BuildResult): Record<string, string> {
   if (imageId === undefined) return Object.fromEntries(response);
-  const names = imageNames(job.request).map(({ canonical }) => canonical);
+  const names = imageNames(job.request).map(({ written }) => written);
   return {
     // An index has no configuration.
     ...(!isIndex && { 'containerimage.config.digest': imageId }),

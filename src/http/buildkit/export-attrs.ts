@@ -10,7 +10,9 @@ import { canonicalString, familiarString, parseReference, withDefaultTag } from 
 export interface ImageName {
   /** Such as `docker.io/library/app:latest`. */
   readonly canonical: string;
-  /** Such as `app:latest`. */
+  /** Without the tag that is meant where none is written: clients and events tell this one. */
+  readonly written: string;
+  /** Such as `app`, as it is written. */
   readonly familiar: string;
 }
 
@@ -36,8 +38,8 @@ export function namesOf(attrs: Attributes): ImageName[] {
     .map((name) => {
       const reference = parseReference(name);
       if (reference.digest !== undefined) throw internal('build tag cannot contain a digest');
-      const tagged = withDefaultTag(reference);
-      return { canonical: canonicalString(tagged), familiar: familiarString(tagged) };
+      const canonical = canonicalString(withDefaultTag(reference));
+      return { canonical, familiar: familiarString(reference), written: canonicalString(reference) };
     });
 }
 

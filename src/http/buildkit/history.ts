@@ -178,10 +178,10 @@ export class BuildHistory {
     this.#ended.set(ref, next);
   }
 
-  /** A build that is not there is removed already. */
+  /** @throws EngineError not-found. */
   async remove(ref: string): Promise<void> {
     await this.#load();
-    await this.#drop(ref);
+    if (!(await this.#drop(ref))) throw notFound(`build ${ref} not found`);
   }
 
   /** Removes a build; returns false when there is none. It does not wait for `#load`, which calls it. */

@@ -10,6 +10,7 @@ import { lintReport } from '../../build/dockerfile/lint.js';
 import { listTargets, outlineParts } from '../../build/dockerfile/outline.js';
 import { readDockerfile } from '../../build/dockerfile/parse.js';
 import { parsePlatform, type Host } from '../../build/dockerfile/platform.js';
+import type { GraphOptions } from '../../build/dockerfile/stage-graph.js';
 import { orNoFile } from '../../build/files/small-file.js';
 import { internal } from '../../errors/engine-error.js';
 import { goJson } from '../../text/go-json.js';
@@ -74,21 +75,26 @@ async function check(
   dockerfile: Dockerfile,
   { allStages }: { readonly allStages: boolean },
 ): Promise<CheckResult> {
-  const own = { ...host, variant: '', osVersion: '' };
-  const [platform] = attrs.platforms;
   const ignore = attrs.remoteContext === undefined ? await ignoreFile(name, context) : undefined;
-  const options = {
-    target: attrs.target,
-    buildArgs: attrs.buildArgs,
+  const options = { ...graphOptions(attrs, host), allStages, ignore, config: checkConfig(attrs) };
+  return checkWithImages(dockerfile, options, lookUp);
+}
+
+/** Tells what decides about the stages; of several platforms, the first one. */
+export function graphOptions(
+  { target, buildArgs, platforms, namedContexts }: DockerfileAttrs,
+  host: Host,
+): GraphOptions {
+  const own = { ...host, variant: '', osVersion: '' };
+  const [platform] = platforms;
+  return {
+    target,
+    buildArgs,
     host,
     buildPlatform: own,
     targetPlatform: platform === undefined ? own : parsePlatform(platform, host),
-    hasContext: (key: string) => attrs.namedContexts.has(key),
-    allStages,
-    ignore,
-    config: checkConfig(attrs),
+    hasContext: (key) => namedContexts.has(key),
   };
-  return checkWithImages(dockerfile, options, lookUp);
 }
 
 function checkConfig({ buildArgs }: DockerfileAttrs): CheckConfig | undefined {

@@ -1,7 +1,7 @@
 /** The outputs of a build: images in the store, and files for the door. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { canonicalString, parseReference, withDefaultTag } from '../../../images/reference.js';
+import { canonicalString, parseReference } from '../../../images/reference.js';
 import { eventAttributes } from '../../../images/removal.js';
 import { exportedParts } from '../../../build/outputs/image-set.js';
 import { EngineError, invalid } from '../../../errors/engine-error.js';
@@ -57,7 +57,7 @@ function exportImage(
     const letGo = images.hold(image.id);
     try {
       for (const name of names) {
-        const full = canonicalString(withDefaultTag(parseReference(name)));
+        const full = canonicalString(parseReference(name));
         await vertices.status(vertex, `naming to ${full}`, () => images.tag(name, image.id));
         emit('tag', image.id, eventAttributes(image, name));
       }
