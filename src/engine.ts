@@ -69,6 +69,7 @@ export async function startEngine(
     handsOver: false,
     stopReleasing: () => undefined,
     supervisor: Promise.resolve(),
+    staleOutputs: Promise.resolve(() => undefined),
   };
   const collections = collectionsOf(parts.lives, parts.transfers, parts.builder, parts.plugins);
   const root = createActor(

@@ -2,6 +2,7 @@
 import type { LoadedRecords } from './actors/container/records.js';
 import { clearRoots } from './actors/container/mounts/root-place.js';
 import { clearPlaces } from './actors/container/mounts/volume-use.js';
+import { openStaleOutputs } from './actors/container/streams/stream-files.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
 import type { EngineParts } from './composition/parts.js';
@@ -23,11 +24,17 @@ export interface EngineLife {
   stopReleasing(): void;
   /** Resolves when the supervisor has been started. */
   supervisor: Promise<void>;
+  /** Closes the outputs of an earlier daemon's execs, which nobody reads any more. */
+  staleOutputs: Promise<() => void>;
 }
 
 export type Step = (life: EngineLife) => unknown;
 
-export const startSupervisor: Step = (life) => (life.supervisor = life.parts.drivers.supervisor.start());
+export const startSupervisor: Step = (life) => {
+  const { drivers, lives } = life.parts;
+  life.staleOutputs = openStaleOutputs(lives.deps.ioRoot);
+  return (life.supervisor = life.staleOutputs.then(() => drivers.supervisor.start()));
+};
 
 /** Does it while the start goes on. Containers that need the profile wait for it, and say why they do not get it. */
 export const loadAppArmorProfile: Step = ({ parts: { base } }) => {
@@ -96,6 +103,7 @@ export const bringBackContainers: Step = async (life) => {
     events: drivers.events,
     hooks: lives.hooks,
   });
+  (await life.staleOutputs)();
   // All output that it kept for us is read, or kept by our own one.
   drivers.keeper.endEarlier();
   life.hasRecovered = true;

@@ -35,9 +35,13 @@ before(async () => {
   const failing = join(dir, 'failing');
   writeFileSync(failing, '#!/bin/sh\ncase " $* " in *" delete "*) exit 1;; esac\nexec runc "$@"\n', { mode: 0o755 });
   const args = ['--add-runtime', `failing=${failing}`];
+  args.push('--add-runtime', `daemon=${join(dir, 'daemon')}`);
   for (const victim of VICTIMS) args.push('--add-runtime', `${victim}=${join(dir, victim)}`);
   ({ engine, image } = await startEngineWithImage(cleanup, engined({ args })));
   for (const victim of VICTIMS) writeFileSync(join(dir, victim), killing(victim), { mode: 0o755 });
+  writeFileSync(join(dir, 'daemon'), KILLING_DAEMON.replace('PIDFILE', join(engine.dir, 'engine.pid')), {
+    mode: 0o755,
+  });
 });
 after(() => cleanup.run());
 
@@ -55,6 +59,16 @@ function killing(victim: (typeof VICTIMS)[number]): string {
     'exec sleep 1000',
   ].join('\n');
 }
+
+/** A runtime that ends each exec with the end of the daemon. */
+const KILLING_DAEMON = [
+  '#!/bin/sh',
+  'case " $* " in *" exec "*) ;; *) exec runc "$@";; esac',
+  'runc "$@" || exit',
+  'daemon=$(cat PIDFILE)',
+  'kill -KILL $daemon',
+  'while [ -e /proc/$daemon/exe ]; do sleep 0.01; done',
+].join('\n');
 
 interface Inspected {
   readonly State: { readonly Status: string; readonly Pid: number; readonly ExitCode: number };
@@ -211,6 +225,22 @@ for (const victim of VICTIMS)
     );
     await remove(id);
   });
+
+test('an exec that was just beginning when the daemon was killed does not hold up the next one', async () => {
+  const container = await start('daemon');
+  const json = { Cmd: ['sleep', '1000'], AttachStdout: true, AttachStderr: true };
+  const path = `/containers/${container.id}/exec`;
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', path, { json }, 201);
+  await call(engine.socketPath, 'POST', `/exec/${Id}/start`, { json: {} }).catch(() => undefined);
+  await engine.stop('SIGKILL');
+  const before = engine.log.length;
+  await engine.start();
+  // The words of containerd after each question that the shim has not answered, of which 14 are half a minute.
+  assert.ok(engine.log.slice(before).split('unknown status').length < 6);
+  assert.equal((await inspect(container)).State.Status, 'running');
+  await callJson(engine.socketPath, 'DELETE', `/containers/${container.id}?force=true`, {}, 204);
+  await gone(container);
+});
 
 for (const [name, restart] of [
   ['an exit that the shim never tells is found out', false],

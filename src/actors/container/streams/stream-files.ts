@@ -3,6 +3,7 @@
  * The process that makes a FIFO also removes it, unless the shim or the daemon is killed: this module removes the FIFOs
  * that are left then.
  */
+import { closeSync, constants, openSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isThere } from '../../../sys/files/remove-file.js';
@@ -23,6 +24,24 @@ export async function removeStaleStreams(root: string, running: ReadonlySet<stri
     if (!running.has(id)) await removeStreams(root, id);
     else for (const exec of await namesIn(join(root, id))) await removeStreams(join(root, id), exec);
   }
+}
+
+/**
+ * Opens the outputs of execs, and returns the function that closes them. A shim that has begun an exec when the daemon
+ * was killed waits until somebody opens them, up to 30 s, and answers nobody meanwhile who asks for the container.
+ */
+export async function openStaleOutputs(root: string): Promise<() => void> {
+  const fds: number[] = [];
+  for (const id of await namesIn(root))
+    for (const exec of await namesIn(join(root, id)))
+      for (const output of ['stdout', 'stderr']) {
+        try {
+          fds.push(openSync(join(root, id, exec, output), constants.O_RDONLY | constants.O_NONBLOCK));
+        } catch {
+          // A terminal has no second one, and an exec that has ended may have none.
+        }
+      }
+  return () => fds.forEach((fd) => closeSync(fd));
 }
 
 /** Returns the names of the directories in a directory. */
