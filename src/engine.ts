@@ -27,6 +27,7 @@ const BOOT: readonly Step[] = [
 const RECOVER: readonly Step[] = [
   steps.bringBackPlugins,
   steps.learnRecentExits,
+  steps.tellUntoldMakings,
   steps.bringBackContainers,
   steps.clearVolumePlaces,
   steps.unmountIdleVolumes,

@@ -5,9 +5,11 @@ import { clearPlaces } from './actors/container/mounts/volume-use.js';
 import { openStaleOutputs } from './actors/container/streams/stream-files.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
+import { type Making, untoldMakings } from './actors/engine/untold-makings.js';
 import type { EngineParts } from './composition/parts.js';
 import { messageOf } from './errors/engine-error.js';
 import { platformsOf } from './images/platform.js';
+import { PREDEFINED } from './network/predefined.js';
 import type { Logger } from './ports/logger.js';
 import { releaseWhenIdle } from './sys/process/memory.js';
 
@@ -108,6 +110,21 @@ export const bringBackContainers: Step = async (life) => {
   drivers.keeper.endEarlier();
   life.hasRecovered = true;
   warnOfHostUsers(life.parts);
+};
+
+/** Containers tell of what was theirs themselves. */
+export const tellUntoldMakings: Step = async ({ parts: { drivers } }) => {
+  const { network, volumes, events, emit } = drivers;
+  const networks = network.list().filter(({ name }) => !PREDEFINED.has(name));
+  const made = [
+    ...networks.map(({ id, name, driver, created }): Making => {
+      return { type: 'network', id, created, attributes: { name, type: driver } };
+    }),
+    ...volumes.list().map(({ name, driver, createdAt }): Making => {
+      return { type: 'volume', id: name, created: createdAt, attributes: { driver } };
+    }),
+  ];
+  for (const { type, id, attributes } of await untoldMakings(events, made)) emit(type, 'create', id, attributes);
 };
 
 /** They stay what they were created as, which somebody who turns on `userns-remap` may not expect. */

@@ -1,6 +1,6 @@
 /** The daemon is killed while it works; started again, it knows what is true and nothing is lost. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { containerdPaths } from '../../src/supervisor/containerd-config.js';
@@ -13,7 +13,7 @@ import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
-import { callJson, open } from '../support/http.js';
+import { callJson, jsonLines, open } from '../support/http.js';
 import { processesOf } from '../support/leftovers.js';
 import { buildImage, buildLayer, busyboxEntries, generatedLayer } from '../support/image-builder.js';
 import { startLyingRegistry } from '../support/lying-registry.js';
@@ -167,6 +167,24 @@ test('created and ended containers, names and images are still there', async () 
   assert.equal(await ok('start', '-a', 'waiting'), 'later');
   assert.equal(await ok('inspect', '--format', '{{.Id}}', 'local/kept:1'), registry.image.id);
   await ok('rmi', 'local/kept:1');
+});
+
+test('a volume that was made and not told of is told by the next daemon, once', async () => {
+  await ok('volume', 'create', 'told');
+  await engine.stop('SIGKILL');
+  // As it is there when the daemon is killed between the record and the event.
+  const [told, untold] = ['told', 'untold'].map((name) => join(engine.dir, 'data', 'volumes', name));
+  cpSync(told ?? '', untold ?? '', { recursive: true });
+  const record = join(untold ?? '', 'volume.json');
+  writeFileSync(record, readFileSync(record, 'utf8').replaceAll('"told"', '"untold"').replaceAll('/told/', '/untold/'));
+  await engine.start();
+  await crashAndRestart();
+  const filters = encodeURIComponent(JSON.stringify({ type: ['volume'], event: ['create'] }));
+  const reply = await open(engine.socketPath, 'GET', `/events?since=1&until=${Date.now() / 1000}&filters=${filters}`);
+  const names: string[] = [];
+  for await (const { Actor } of jsonLines<{ Actor: { ID: string } }>(reply.message)) names.push(Actor.ID);
+  assert.deepEqual(names, ['told', 'untold']);
+  await ok('volume', 'rm', 'told', 'untold');
 });
 
 test('what the runtime kept of a start that was cut short is no obstacle to the next one', async () => {

@@ -10,6 +10,7 @@ import type { TaskInfo } from '../../ports/supervisor.js';
 import { withState, type ContainerRecord } from '../container/container.record.js';
 import { record } from '../container/machine-fixture.js';
 import { EarlierTold, isRemovalTold, readLastTold } from './told-events.js';
+import { type Making, untoldMakings } from './untold-makings.js';
 
 /** Returns the log of a daemon after one that told what `tell` tells. */
 async function next(t: TestContext, tell: (log: EventLog) => void): Promise<EventLog> {
@@ -105,4 +106,29 @@ test('an event belongs to one request that an earlier daemon had begun', async (
   assert.equal(await has('12'), false, 'this daemon told it');
   assert.deepEqual([await has('10'), await has('10'), await has('10')], [true, true, false]);
   assert.deepEqual([await has('9'), await has('9')], [true, false]);
+});
+
+test('what was made just before the end and not told is found, also when its name was there before', async (t) => {
+  const log = await next(t, (first) => {
+    first.emit('volume', 'create', 'told', {});
+    first.emit('volume', 'create', 'again', {});
+    first.emit('volume', 'destroy', 'again', {});
+    first.emit('network', 'create', 'n', {});
+    first.emit('network', 'connect', 'm', { container: 'a' });
+  });
+  const making = (type: Making['type'], id: string, created = new Date().toISOString()): Making => ({
+    type,
+    id,
+    created,
+    attributes: {},
+  });
+  const made = [
+    ...['told', 'again', 'n'].map((name) => making('volume', name)),
+    ...['n', 'm'].map((id) => making('network', id)),
+    making('volume', 'old', '2026-01-01T00:00:00Z'),
+  ];
+  const untold = (await untoldMakings(log, made)).map(({ type, id }) => `${type} ${id}`);
+  assert.deepEqual(untold, ['volume again', 'volume n', 'network m']);
+  log.emit('network', 'create', 'm', {});
+  assert.deepEqual((await untoldMakings(log, [making('volume', 'told')])).length, 0);
 });

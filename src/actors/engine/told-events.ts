@@ -31,9 +31,8 @@ export async function readLastTold(
   tasks: ReadonlyMap<string, TaskInfo>,
 ): Promise<LastTold> {
   const byContainer = new Map<string, Map<string, ToldEvent>>();
-  const { recoveredNs } = events;
-  if (recoveredNs === undefined) return { byContainer, sinceMs: Infinity };
-  const sinceMs = Number(recoveredNs / NS_PER_MS) - LAST_MS;
+  const sinceMs = lastToldSinceMs(events);
+  if (sinceMs === Infinity) return { byContainer, sinceMs };
   const isRecent = (time: string): boolean => Date.parse(time) >= sinceMs;
   for (const { id } of retired) byContainer.set(id, new Map());
   for (const { id, created, state } of found) {
@@ -52,6 +51,11 @@ export async function readLastTold(
     }
   }
   return { byContainer, sinceMs };
+}
+
+/** All events of the last daemon since this time matter; Infinity: there was none. */
+export function lastToldSinceMs({ recoveredNs }: EventLog): number {
+  return recoveredNs === undefined ? Infinity : Number(recoveredNs / NS_PER_MS) - LAST_MS;
 }
 
 /** Returns whether the removal of a container was told; true when nobody knows. */
@@ -96,7 +100,7 @@ export class EarlierTold {
 type Earlier = Extract<EventItem, { kind: 'event' }>;
 
 /** Returns events since a time that an earlier daemon recorded. */
-async function* earlierEvents(
+export async function* earlierEvents(
   events: EventLog,
   sinceMs: number,
   filter: (event: EngineEvent) => boolean,
