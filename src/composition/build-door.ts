@@ -69,7 +69,7 @@ export function composeBuildDoor(
     bodies,
     unpack: (source) => contexts.unpack(source, CONTEXT_FILE),
     fetch: (order, signal) => openRemoteContext(sources, order, signal),
-    pack: (directory) => archives.readDirectory(directory).tar,
+    pack: (directory, mtimeSeconds) => archives.readDirectory(directory, undefined, mtimeSeconds).tar,
     state: (...order) => FileStatements.write(blobParts, ...order),
     prepare: (...order) => ImageExport.prepare(blobParts, ...order),
     openBlobs: (form) => LayerBlobs.open(blobParts, form),

@@ -113,6 +113,9 @@ export interface Archives {
    * mount; cancelled when the client leaves before the end.
    */
   write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<Written>;
-  /** Reads all below a host directory that a container may be changing, as `read` does; `maps` as in a view. */
-  readDirectory(directory: string, maps?: IdMaps): TarOutput;
+  /**
+   * Reads all below a host directory that a container may be changing, as `read` does; `maps` as in a view.
+   * @param mtimeSeconds is the time of all files in the tar; undefined: each has its own.
+   */
+  readDirectory(directory: string, maps?: IdMaps, mtimeSeconds?: number): TarOutput;
 }

@@ -58,13 +58,13 @@ export class ArchiveWorkers implements Archives {
     }
   }
 
-  readDirectory(directory: string, maps?: IdMaps): TarOutput {
+  readDirectory(directory: string, maps?: IdMaps, mtimeSeconds?: number): TarOutput {
     const { port1: near, port2: far } = new MessageChannel();
     return follow(
       near,
       this.#pool.run(
         'export-directory',
-        { directory, idMaps: maps ?? this.idMaps, port: far },
+        { directory, idMaps: maps ?? this.idMaps, mtimeSeconds, port: far },
         { transferList: [far] },
       ),
     );

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
-import { lstatSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, statSync, utimesSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -157,11 +157,22 @@ describe('docker build', { skip }, () => {
     assert.equal(readFileSync(join(tree, 'sub/file'), 'utf8'), 'text\n');
     assert.equal(statSync(join(tree, 'sub/file')).mode & 0o7777, 0o4751);
     assert.equal(readlinkSync(join(tree, 'soft')), 'sub/file');
-    assert.equal(lstatSync(join(tree, 'hard')).isFile(), true);
+    assert.equal(statSync(join(tree, 'hard')).ino, statSync(join(tree, 'sub/file')).ino);
     assert.match(execFileSync('tar', ['-tvf', join(buildx.directory, 'tree.tar')]).toString(), /^crw.* 1,3 .*null$/m);
     assert.notEqual((await buildx.ok(['images', '-q', 'several'])).stdout, '');
     await buildx.ok(['build', '-o', 'type=local,dest=../split,platform-split=true', '.'], { in: 'files' });
-    assert.deepEqual(readdirSync(join(buildx.directory, 'split')), ['linux_amd64']);
+    const split = join(buildx.directory, 'split');
+    assert.deepEqual(readdirSync(split), ['linux_amd64']);
+    assert.equal(statSync(join(split, 'linux_amd64/hard')).nlink, 2);
+  });
+
+  test('gives all files in a directory and in a tar the time that is asked for', async () => {
+    await build('type=local,dest=../dated');
+    const tree = join(buildx.directory, 'dated');
+    for (const name of ['dir', 'dir/f', 'g']) assert.equal(statSync(join(tree, name)).mtimeMs, Number(EPOCH) * 1000);
+    await build('type=tar,dest=../dated.tar,source-date-epoch=7');
+    const listed = execFileSync('tar', ['-tv', '--utc', '-f', join(buildx.directory, 'dated.tar')]).toString();
+    assert.equal(listed.match(/ 1970-01-01 00:00 /g)?.length, 3, listed);
   });
 
   test('pushes an image when it is built, and tells the digest', async () => {

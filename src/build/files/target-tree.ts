@@ -200,8 +200,8 @@ export class TargetTree {
       for (const directory of directoriesAbove(path, skipped)) {
         const above = skipped.get(directory);
         skipped.delete(directory);
-        const keepsTime = leftOut.keepsTime?.(base + directory) ?? true;
-        if (above) this.#copyOne(`${source.at}/${directory}`, above, joinPath(to, directory), keepsTime);
+        const [from, keepsTime] = [`${source.at}/${directory}`, leftOut.keepsTime?.(base + directory)];
+        if (above) this.#copyOne(from, above, joinPath(to, directory), keepsTime);
       }
       this.#copyOne(at, stat, joinPath(to, path));
     }
@@ -213,7 +213,6 @@ export class TargetTree {
     this.layer?.tar.willHaveTime(to.slice(1), stat.mtimeNs);
   }
 
-  /** @param keepsTime a directory gets the time of the source. */
   #copyOne(from: string, stat: BigIntStats, to: string, keepsTime = true): void {
     if (to === '/') {
       this.#appear(`/proc/self/fd/${this.rootFd}/.`, from, stat);
@@ -273,7 +272,7 @@ export class TargetTree {
     this.layer?.tar.giveUp();
     const inode = `${file.stat.dev}:${file.stat.ino}`;
     const twin = this.#links.get(inode);
-    if (twin !== undefined && this.#link(twin, file.at)) return;
+    if (twin !== undefined && this.#link(twin, file.to)) return;
     this.#copyContents(file);
     this.#links.set(inode, file.to);
   }
@@ -313,16 +312,20 @@ export class TargetTree {
     if (this.layer?.line?.drain() === false) this.layer.tar.giveUp();
   }
 
-  #link(twin: string, at: string): boolean {
-    const parent = this.#openDirectory(parentPath(twin));
+  /** Both names go through the mount: what is made in the layer itself is in another file system for the kernel. */
+  #link(twin: string, to: string): boolean {
+    const names = [twin, to].map((path) => {
+      const fd = openInRoot(this.rootFd, fsPath(parentPath(path)), DIRECTORY);
+      return { fd, at: fsPath(`/proc/self/fd/${fd}/${path.slice(path.lastIndexOf('/') + 1)}`) };
+    });
     try {
-      linkSync(fsPath(`/proc/self/fd/${parent}/${twin.slice(twin.lastIndexOf('/') + 1)}`), fsPath(at));
+      linkSync(names[0]?.at ?? '', names[1]?.at ?? '');
       return true;
     } catch {
       // Another source has replaced it meanwhile.
       return false;
     } finally {
-      closeFd(parent);
+      for (const { fd } of names) closeFd(fd);
     }
   }
 

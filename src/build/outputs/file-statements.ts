@@ -57,12 +57,15 @@ export class FileStatements {
     }
   }
 
-  /** Returns the beginning of an archive that has the statements, and goes on with other files. */
-  async *tar(below: string): AsyncGenerator<Uint8Array> {
+  /**
+   * Returns the beginning of an archive that has the statements, and goes on with other files.
+   * @param mtime in seconds since 1970; undefined: that of each statement.
+   */
+  async *tar(below: string, mtime?: number): AsyncGenerator<Uint8Array> {
     for (const name of (await readdir(this.directory)).sort()) {
       const path = join(this.directory, name);
       const { size, mtimeMs } = await stat(path);
-      const mtimeSeconds = Math.floor(mtimeMs / 1000);
+      const mtimeSeconds = mtime ?? Math.floor(mtimeMs / 1000);
       yield encodeHeader({ type: '0', name: below + name, mode: MODE, uid: 0, gid: 0, sizeBytes: size, mtimeSeconds });
       yield* createReadStream(path) as AsyncIterable<Buffer>;
       yield Buffer.alloc((BLOCK_BYTES - (size % BLOCK_BYTES)) % BLOCK_BYTES);

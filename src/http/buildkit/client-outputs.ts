@@ -4,7 +4,7 @@ import type { ExportOptions, ExportSteps, ImageExport } from '../../build/output
 import type { FileStatements, StatementOrder } from '../../build/outputs/file-statements.js';
 import type { PlatformResult, ResultFiles } from '../../ports/build.js';
 import { ClientContent } from './client-content.js';
-import { exportOptions, flag, statementPrefix, type Exporter } from './export-attrs.js';
+import { dateEpoch, exportOptions, flag, statementPrefix, type Exporter } from './export-attrs.js';
 import { inPart, inStep, type OrderedBuild } from './ordered-build.js';
 import { sendTree } from './send-tree.js';
 import { sendBytes } from './session-services.js';
@@ -13,8 +13,8 @@ import { sendBytes } from './session-services.js';
 const EXPORT_STORE = 'export';
 
 export interface SendParts {
-  /** Packs a directory into a tar. */
-  readonly pack: (directory: string) => AsyncIterable<Uint8Array>;
+  /** Packs a directory into a tar, with one time for all files if that is given. */
+  readonly pack: (directory: string, mtimeSeconds?: number) => AsyncIterable<Uint8Array>;
   /** Makes an image that leaves the engine. */
   readonly prepare: (
     results: readonly PlatformResult[],
@@ -37,10 +37,12 @@ export async function sendFiles(
   const session = await build.session();
   const { signal } = build.job;
   const isSplit = flag(attrs, 'platform-split') ?? results.length > 1;
+  const mtimeSeconds = dateEpoch(attrs, build.attrs.buildArgs);
   await inStep(build, 'exporting to client directory', 'copying files', async (sent) => {
     for (const files of results) {
       const part = files.platform.replaceAll('/', '_');
-      const options = { metadata: metadataOf(index), signal, sent, ...(isSplit && { below: part }) };
+      const below = isSplit ? part : undefined;
+      const options = { metadata: metadataOf(index), signal, sent, mtimeSeconds, below };
       await sendTree(session, files.directory, options);
       const suffix = !isSplit && results.length > 1 ? `.${part}` : '';
       const statements = await stated(build, exporter, files, suffix, parts);
@@ -76,21 +78,22 @@ export async function sendArchive(
   [results, together]: readonly [results: readonly ResultFiles[], together: string],
   parts: SendParts,
 ): Promise<void> {
-  const { index } = exporter;
+  const { index, attrs } = exporter;
   const session = await build.session();
   const { signal } = build.job;
+  const mtimeSeconds = dateEpoch(attrs, build.attrs.buildArgs);
   /** The statements come first, because the end of an archive is its end. */
   const archive = async function* (): AsyncGenerator<Uint8Array> {
     for (const files of results) {
       const below = results.length > 1 ? `${files.platform.replaceAll('/', '_')}/` : '';
       const statements = await stated(build, exporter, files, '', parts);
       try {
-        if (statements !== undefined) yield* statements.tar(below);
+        if (statements !== undefined) yield* statements.tar(below, mtimeSeconds);
       } finally {
         await statements?.close();
       }
     }
-    yield* parts.pack(together);
+    yield* parts.pack(together, mtimeSeconds);
   };
   await inStep(build, 'exporting to client tarball', 'sending tarball', (sent) =>
     sendBytes(session, metadataOf(index), archive(), { signal, sent }),

@@ -92,7 +92,8 @@ export function rewriteEpoch(attrs: Attributes, buildArgs: Attributes): number |
   return flag(attrs, 'rewrite-timestamp') ? dateEpoch(attrs, buildArgs) : undefined;
 }
 
-function dateEpoch(attrs: Attributes, buildArgs: Attributes): number | undefined {
+/** Returns the `SOURCE_DATE_EPOCH` of an output, in seconds since 1970: all files of a directory or tar have it. */
+export function dateEpoch(attrs: Attributes, buildArgs: Attributes): number | undefined {
   return epochOf(attrs.get('source-date-epoch') ?? buildArgs.get('SOURCE_DATE_EPOCH'));
 }
 

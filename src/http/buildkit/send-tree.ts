@@ -10,12 +10,15 @@ import { Packet_Type, PacketSchema } from './proto/gen/session_pb.js';
 import type { Session } from './session.js';
 
 const CHUNK_BYTES = 32 * 1024;
+const NS_PER_SECOND = 1_000_000_000n;
 
 export interface SendOptions {
   readonly metadata: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
   /** Name of a directory that the client makes for the files; absent: they come into its own. */
-  readonly below?: string;
+  readonly below?: string | undefined;
+  /** The time of all files, in seconds since 1970; absent: each has its own. */
+  readonly mtimeSeconds?: number | undefined;
   /** Called with the number of bytes that have been sent so far. */
   readonly sent?: (total: number) => void;
 }
@@ -47,6 +50,8 @@ class TreeSender {
   readonly #options: SendOptions;
   /** Regular files by the number of their description; each may be asked for once. */
   readonly #files = new Map<number, string>();
+  /** The first names of files with several, as they were described, by device and inode. */
+  readonly #names = new Map<string, string>();
   #count = 0;
   #bytes = 0;
   #sending: Promise<void> = Promise.resolve();
@@ -109,26 +114,37 @@ class TreeSender {
   }
 
   async #describe(path: string, stat: BigIntStats): Promise<void> {
-    const { below } = this.#options;
+    const { below, mtimeSeconds } = this.#options;
     const kind = kindOfFile(stat);
     // Sockets and devices mean nothing on another machine.
     if (kind === 'other') return;
     const id = this.#count++;
-    if (kind === 'file') this.#files.set(id, path);
+    const shown = below === undefined ? path : [below, path].filter((part) => part !== '').join('/');
+    const twin = kind === 'file' && stat.nlink > 1n ? this.#firstName(stat, shown) : undefined;
+    const hasContent = kind === 'file' && twin === undefined;
+    if (hasContent) this.#files.set(id, path);
     await this.#call.send(
       encode(PacketSchema, {
         type: Packet_Type.STAT,
         stat: {
-          path: below === undefined ? path : [below, path].filter((part) => part !== '').join('/'),
+          path: shown,
           mode: goModeOf(kind, Number(stat.mode & 0o7777n)),
           uid: Number(stat.uid),
           gid: Number(stat.gid),
-          size: kind === 'file' ? stat.size : 0n,
-          modTime: stat.mtimeNs,
-          linkname: kind === 'symlink' ? await readlink(join(this.#root, path)) : '',
+          size: hasContent ? stat.size : 0n,
+          modTime: mtimeSeconds === undefined ? stat.mtimeNs : BigInt(mtimeSeconds) * NS_PER_SECOND,
+          linkname: kind === 'symlink' ? await readlink(join(this.#root, path)) : (twin ?? ''),
         },
       }),
     );
+  }
+
+  /** Returns the name under which a file has been described before; undefined when it is the first one. */
+  #firstName({ dev, ino }: BigIntStats, name: string): string | undefined {
+    const inode = `${dev}:${ino}`;
+    const first = this.#names.get(inode);
+    if (first === undefined) this.#names.set(inode, name);
+    return first;
   }
 
   async #file(id: number, path: string): Promise<void> {

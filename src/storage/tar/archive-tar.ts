@@ -28,10 +28,17 @@ export function archiveTar(
 
 /**
  * Returns the chunks of the tar of everything below a directory (a byte string), without an entry for the directory.
+ * @param mtimeSeconds is the time of all entries; undefined: each has its own.
  */
-export function contentsTar(directory: string, memory: ChunkMemory, idMaps: IdMaps | undefined): Generator<Buffer> {
+export function contentsTar(
+  directory: string,
+  memory: ChunkMemory,
+  idMaps: IdMaps | undefined,
+  mtimeSeconds?: number,
+): Generator<Buffer> {
   return pack(memory, function* (buffer) {
     const writer = new EntryWriter(buffer, idMaps);
+    writer.mtimeSeconds = mtimeSeconds;
     for (const entry of walkTree(directory)) yield* writer.write(entry, entry.path);
     yield END_OF_ARCHIVE;
   });

@@ -27,6 +27,8 @@ export class EntryWriter {
   /** For a file with several names: the name that has the content, by device and inode. */
   readonly #firstNames = new Map<string, string>();
   readonly #buffer: () => Buffer;
+  /** The time of all entries, in seconds since 1970; undefined: each has its own. */
+  mtimeSeconds: number | undefined;
 
   /**
    * @param buffer returns the memory that the next piece of content is read into.
@@ -54,7 +56,7 @@ export class EntryWriter {
     const inode = isShared ? `${stat.dev}:${stat.ino}` : '';
     const first = isShared ? this.#firstNames.get(inode) : undefined;
     if (first !== undefined) {
-      yield encodeHeader({ ...commonFields(stat, this.idMaps), type: '1', name, linkName: first });
+      yield encodeHeader({ ...this.#common(stat), type: '1', name, linkName: first });
       return;
     }
     if (stat.isFile()) {
@@ -75,7 +77,7 @@ export class EntryWriter {
       // The size must be that of the file that is read, whatever has its name meanwhile.
       const sizeBytes = Number(stat.size);
       yield encodeHeader({
-        ...commonFields(stat, this.idMaps),
+        ...this.#common(stat),
         type: '0',
         name,
         sizeBytes,
@@ -101,7 +103,7 @@ export class EntryWriter {
   /** Returns the header of an entry without content; undefined if the file vanished. */
   #otherHeader({ at, stat }: TarSource, name: string): EntryHeader | undefined {
     try {
-      const header = { ...commonFields(stat, this.idMaps), name, xattrs: this.#xattrs(at) };
+      const header = { ...this.#common(stat), name, xattrs: this.#xattrs(at) };
       if (stat.isDirectory()) return { ...header, type: '5', name: `${name}/` };
       if (stat.isSymbolicLink()) return { ...header, type: '2', linkName: readlinkSync(fsPath(at), 'latin1') };
       if (stat.isFIFO()) return { ...header, type: '6' };
@@ -113,6 +115,11 @@ export class EntryWriter {
       if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EINVAL') return undefined;
       throw error;
     }
+  }
+
+  #common(stat: FileFacts): ReturnType<typeof commonFields> {
+    const { mtimeSeconds } = this;
+    return { ...commonFields(stat, this.idMaps), ...(mtimeSeconds !== undefined && { mtimeSeconds }) };
   }
 
   #xattrs(at: string): [string, Buffer][] {

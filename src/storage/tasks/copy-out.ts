@@ -35,13 +35,15 @@ export function copyOut({ view, path, idMaps, port }: CopyOutInput): Promise<voi
 export async function exportDirectory({
   directory,
   idMaps,
+  mtimeSeconds,
   port,
 }: {
   readonly directory: string;
   readonly idMaps: IdMaps | undefined;
+  readonly mtimeSeconds?: number | undefined;
   readonly port: MessagePort;
 }): Promise<void> {
-  await new TarSender(port).send((memory) => contentsTar(toBytePath(directory), memory, idMaps));
+  await new TarSender(port).send((memory) => contentsTar(toBytePath(directory), memory, idMaps, mtimeSeconds));
 }
 
 /**

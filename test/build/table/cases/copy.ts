@@ -188,6 +188,15 @@ const LINK_CASES: readonly TableCase[] = [
       'COPY --from=0 /s/a /s/b /y/',
     ),
   },
+  {
+    name: 'names of one inode in several directories',
+    dockerfile: stages(
+      shell('RUN mkdir -p /s/d/e && echo a > /s/a && ln /s/a /s/d/b && ln /s/a /s/d/e/c && ln /s/a /s/z'),
+      'FROM scratch',
+      'COPY --from=0 /s /',
+      'COPY --from=0 /s /x',
+    ),
+  },
 ];
 
 const CONFLICTS: readonly TableCase[] = [
