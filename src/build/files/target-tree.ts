@@ -314,18 +314,18 @@ export class TargetTree {
 
   /** Both names go through the mount: what is made in the layer itself is in another file system for the kernel. */
   #link(twin: string, to: string): boolean {
-    const names = [twin, to].map((path) => {
-      const fd = openInRoot(this.rootFd, fsPath(parentPath(path)), DIRECTORY);
-      return { fd, at: fsPath(`/proc/self/fd/${fd}/${path.slice(path.lastIndexOf('/') + 1)}`) };
-    });
+    const fds: number[] = [];
+    const place = (path: string): ReturnType<typeof fsPath> => {
+      fds.push(openInRoot(this.rootFd, fsPath(parentPath(path)), DIRECTORY));
+      return fsPath(`/proc/self/fd/${fds.at(-1)}/${path.slice(path.lastIndexOf('/') + 1)}`);
+    };
     try {
-      linkSync(names[0]?.at ?? '', names[1]?.at ?? '');
+      linkSync(place(twin), place(to));
       return true;
     } catch {
-      // Another source has replaced it meanwhile.
-      return false;
+      return false; // Another source has replaced it meanwhile.
     } finally {
-      for (const { fd } of names) closeFd(fd);
+      for (const fd of fds) closeFd(fd);
     }
   }
 
