@@ -291,7 +291,13 @@ export class ContainerdTasks implements TaskService {
   async #endUnstarted(id: string): Promise<void> {
     const exit = this.#unstarted.get(id);
     if (exit === undefined) return;
-    const killed = await unlessNotFound(this.#tasks.kill({ containerId: id, signal: SIGKILL }));
+    const killed = await unlessNotFound(this.#tasks.kill({ containerId: id, signal: SIGKILL })).catch(
+      (error: unknown) => {
+        // containerd kills it as soon as it has noticed that the shim is gone.
+        if (isShimLost(error)) return true;
+        throw error;
+      },
+    );
     if (killed) await Promise.race([exit.promise, delay(EXIT_TIMEOUT_MS)]);
     this.#unstarted.delete(id);
   }

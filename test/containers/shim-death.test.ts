@@ -35,10 +35,11 @@ before(async () => {
   const failing = join(dir, 'failing');
   writeFileSync(failing, '#!/bin/sh\ncase " $* " in *" delete "*) exit 1;; esac\nexec runc "$@"\n', { mode: 0o755 });
   const args = ['--add-runtime', `failing=${failing}`];
-  args.push('--add-runtime', `daemon=${join(dir, 'daemon')}`);
+  for (const name of ['daemon', 'starting']) args.push('--add-runtime', `${name}=${join(dir, name)}`);
   for (const victim of VICTIMS) args.push('--add-runtime', `${victim}=${join(dir, victim)}`);
   ({ engine, image } = await startEngineWithImage(cleanup, engined({ args })));
   for (const victim of VICTIMS) writeFileSync(join(dir, victim), killing(victim), { mode: 0o755 });
+  writeFileSync(join(dir, 'starting'), KILLING_AT_START, { mode: 0o755 });
   writeFileSync(join(dir, 'daemon'), KILLING_DAEMON.replace('PIDFILE', join(engine.dir, 'engine.pid')), {
     mode: 0o755,
   });
@@ -59,6 +60,9 @@ function killing(victim: (typeof VICTIMS)[number]): string {
     'exec sleep 1000',
   ].join('\n');
 }
+
+/** A runtime that kills the shim when a task is to be started. */
+const KILLING_AT_START = '#!/bin/sh\ncase " $* " in *" start "*) kill -KILL $PPID;; *) exec runc "$@";; esac\n';
 
 /** A runtime that ends each exec with the end of the daemon. */
 const KILLING_DAEMON = [
@@ -225,6 +229,16 @@ for (const victim of VICTIMS)
     );
     await remove(id);
   });
+
+test('the shim killed between the creation and the start of a task: nothing of it stays', async () => {
+  const json = { Image: image, HostConfig: { NetworkMode: 'none', Runtime: 'starting' } };
+  const { Id: id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json }, 201);
+  const { status, text } = await call(engine.socketPath, 'POST', `/containers/${id}/start`);
+  assert.ok(status >= 400, text);
+  await remove(id);
+  await waitFor('the control groups to go', () => !containerCgroups(engine.mark).some((path) => path.endsWith(id)));
+  assert.doesNotMatch(engine.log, /undo failed/);
+});
 
 test('an exec that was just beginning when the daemon was killed does not hold up the next one', async () => {
   const container = await start('daemon');
