@@ -1,6 +1,7 @@
 /** The daemon is killed while it works; started again, it knows what is true and nothing is lost. */
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { containerdPaths } from '../../src/supervisor/containerd-config.js';
@@ -13,7 +14,7 @@ import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
-import { callJson, jsonLines, open } from '../support/http.js';
+import { call, callJson, jsonLines, open } from '../support/http.js';
 import { processesOf } from '../support/leftovers.js';
 import { buildImage, buildLayer, busyboxEntries, generatedLayer } from '../support/image-builder.js';
 import { startLyingRegistry } from '../support/lying-registry.js';
@@ -185,6 +186,27 @@ test('a volume that was made and not told of is told by the next daemon, once', 
   for await (const { Actor } of jsonLines<{ Actor: { ID: string } }>(reply.message)) names.push(Actor.ID);
   assert.deepEqual(names, ['told', 'untold']);
   await ok('volume', 'rm', 'told', 'untold');
+});
+
+test('a removal in whose middle the daemon is killed is ended by the next one, with anonymous volumes', async () => {
+  const Volumes = Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`/v${index}`, {}]));
+  const json = { Image: registry.reference, Volumes };
+  const volumes = (): string[] =>
+    readdirSync(join(engine.dir, 'data', 'volumes')).filter((name) => /^\w{64}$/.test(name));
+  // The kill may come when all is done, on a machine that is busy with something else.
+  for (let left = 0; left === 0;) {
+    const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json }, 201);
+    const watcher = watch(join(engine.dir, 'data', 'containers'));
+    const removal = call(engine.socketPath, 'DELETE', `/containers/${Id}?v=1`).catch(() => undefined);
+    await once(watcher, 'change');
+    watcher.close();
+    await engine.stop('SIGKILL');
+    await removal;
+    left = volumes().length;
+    await engine.start();
+    assert.deepEqual(await callJson(engine.socketPath, 'GET', '/containers/json?all=1'), []);
+    await waitFor('the volumes to be gone', () => volumes().length === 0);
+  }
 });
 
 test('what the runtime kept of a start that was cut short is no obstacle to the next one', async () => {

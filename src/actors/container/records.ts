@@ -13,7 +13,7 @@ import { letPass } from '../../sys/users/id-access.js';
 import type { Urgent } from '../../sys/files/reserve.js';
 import type { ContainerRecord, CreationDefaults } from './container.record.js';
 import { makeDirectories } from '../../sys/files/make-directories.js';
-import { removeFile } from '../../sys/files/remove-file.js';
+import { isThere, removeFile } from '../../sys/files/remove-file.js';
 
 export interface RecordIo {
   write(path: string, value: unknown): Promise<void>;
@@ -35,10 +35,14 @@ export interface LoadedRecords {
   readonly removed: string[];
   /** The last records of containers whose removal was begun: nobody may have been told of it. See `retire`. */
   readonly retired: ContainerRecord[];
+  /** Those of `retired` whose anonymous volumes were to go with them, and may be there still. */
+  readonly withVolumes: ContainerRecord[];
   readonly damaged: { readonly id: string; readonly reason: string }[];
 }
 
 const REMOVED_PREFIX = '.removed-';
+/** The name itself says that volumes go, too, as the rename is the one step that a crash does not divide. */
+const WITH_VOLUMES_PREFIX = `${REMOVED_PREFIX}volumes-`;
 const RECORD = 'container.json';
 
 const RUN_SUFFIX = '.json';
@@ -217,9 +221,9 @@ export class ContainerRecords {
 
   /**
    * Takes the container's directory away to where no container is looked for. Until `forget`, the record in it says to
-   * the next daemon that the removal may not have been told.
+   * the next daemon that the removal may not have been told, and the name whether anonymous volumes go with it.
    */
-  async retire(id: string): Promise<void> {
+  async retire(id: string, withVolumes = false): Promise<void> {
     const write = this.#writes.get(id);
     if (write) {
       write.wanted = undefined;
@@ -227,7 +231,8 @@ export class ContainerRecords {
       await write.running?.catch(() => undefined);
       clearTimeout(write.timer);
     }
-    await rename(this.dir(id), this.#trash(id)).catch((error: NodeJS.ErrnoException) => {
+    const [plain = '', volumes = ''] = this.#trash(id);
+    await rename(this.dir(id), withVolumes ? volumes : plain).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOENT') throw error;
     });
     // It counts until then: without it the container would be what it was some time before.
@@ -237,9 +242,9 @@ export class ContainerRecords {
 
   /** Removes what `retire` has kept. */
   async forget(id: string): Promise<void> {
-    const path = this.#trash(id);
+    const paths = this.#trash(id).filter(isThere);
     // Mostly there are five files.
-    if (!(await removeFew([path]))) await rm(path, { recursive: true, force: true });
+    if (!(await removeFew(paths))) for (const path of paths) await rm(path, { recursive: true, force: true });
   }
 
   #file(id: string): string {
@@ -250,8 +255,8 @@ export class ContainerRecords {
     return join(this.runRoot, `${id}${RUN_SUFFIX}`);
   }
 
-  #trash(id: string): string {
-    return join(this.root, `${REMOVED_PREFIX}${id}`);
+  #trash(id: string): string[] {
+    return [REMOVED_PREFIX, WITH_VOLUMES_PREFIX].map((prefix) => join(this.root, `${prefix}${id}`));
   }
 
   /**
@@ -264,15 +269,18 @@ export class ContainerRecords {
     const records: ContainerRecord[] = [];
     const removed: string[] = [];
     const retired: ContainerRecord[] = [];
+    const withVolumes: ContainerRecord[] = [];
     const damaged: { id: string; reason: string }[] = [];
     const read = this.io.reader();
     const load = async (name: string): Promise<void> => {
       const dir = join(this.root, name);
       if (name.startsWith(REMOVED_PREFIX)) {
         const record = (await read(join(dir, RECORD)).catch(() => undefined)) as ContainerRecord | undefined;
+        const hasVolumes = name.startsWith(WITH_VOLUMES_PREFIX);
+        if (record && hasVolumes) withVolumes.push(record);
         if (record) return void retired.push(record);
         await rm(dir, { recursive: true, force: true });
-        removed.push(name.slice(REMOVED_PREFIX.length));
+        removed.push(name.slice((hasVolumes ? WITH_VOLUMES_PREFIX : REMOVED_PREFIX).length));
         return;
       }
       try {
@@ -290,7 +298,7 @@ export class ContainerRecords {
     };
     const ahead = await this.#loadAhead();
     await inLanes(await readdir(this.root), load);
-    return { records, removed, retired, damaged };
+    return { records, removed, retired, withVolumes, damaged };
   }
 
   /** Reads the records that a killed daemon had written for the run only, and goes on with making them durable. */

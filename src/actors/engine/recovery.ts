@@ -32,6 +32,8 @@ export interface RecoveryDeps {
   readonly network: Pick<NetworkDriver, 'sandboxIds' | 'removeSandbox' | 'settle'>;
   readonly events: EventLog;
   readonly hooks: Pick<ContainerHooks, 'emit' | 'forget'>;
+  /** Removes the anonymous volumes of a container that nobody else uses. */
+  readonly removeVolumes: (record: ContainerRecord) => Promise<void>;
 }
 
 /**
@@ -92,6 +94,10 @@ export async function recoverContainers(deps: RecoveryDeps): Promise<void> {
           .removeWritable(id)
           .catch((error: unknown) => log.error({ err: error, container: id }, 'writable layer not removed'));
       }),
+    ...deps.loaded.withVolumes.map(async (record) => {
+      await deps.removeVolumes(record);
+      deps.hooks.forget(record.id);
+    }),
   ]);
   if (found.length > 0) log.info({ containers: found.length, running: running.length }, 'containers recovered');
   startAtBoot(inputs, containers, log);
@@ -102,12 +108,12 @@ async function reconcileAll(
   { loaded, events, hooks }: RecoveryDeps,
   taskById: ReadonlyMap<string, TaskInfo>,
 ): Promise<ContainerInput[]> {
-  const { records: found, retired } = loaded;
+  const { records: found, retired, withVolumes } = loaded;
   const now = new Date();
   const told = await readLastTold(events, { found, retired }, taskById);
   for (const record of retired) {
     if (!isRemovalTold(record, told)) hooks.emit('destroy', record);
-    hooks.forget(record.id);
+    if (!withVolumes.includes(record)) hooks.forget(record.id);
   }
   return found.map((record) => {
     const earlier = told.byContainer.get(record.id);

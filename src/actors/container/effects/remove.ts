@@ -12,7 +12,7 @@ export async function removeContainer(
   { record, options }: RemoveInput,
   pace: Pace,
 ): Promise<void> {
-  await deps.records.retire(record.id);
+  await deps.records.retire(record.id, options.volumes);
   const results = await Promise.allSettled([
     removeRoot(deps, record.id),
     pace.unlimited(deps.layers.removeWritable(record.id)),
