@@ -1,6 +1,8 @@
 /** Volumes of drivers in other processes: a real one that mounts directories, down, slow or broken at times. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import type { CliResult } from '../support/cli.js';
@@ -255,5 +257,31 @@ test(
     await ok('rm', '-f', runs, ends);
     assert.equal(plugin.uses('counted'), 0);
     await ok('volume', 'rm', 'counted');
+  },
+);
+
+test(
+  'a driver that hangs holds up no start that ends a removal, which a later start ends if this one cannot',
+  { skip: onDockerd },
+  async () => {
+    const id = await ok('create', '--volume-driver', NAME, '-v', '/a', image, 'true');
+    const isAsked = (): boolean => plugin.take().includes('Remove');
+    plugin.faults.set('VolumeDriver.Remove', 'hang');
+    plugin.take();
+    const removal = call(engine.socketPath, 'DELETE', `/containers/${id}?v=1`).catch(() => undefined);
+    await waitFor('the driver to be asked', isAsked);
+    await engine.stop('SIGKILL');
+    await removal;
+    await engine.start();
+    await waitFor('the driver to be asked again', isAsked);
+    assert.equal(await ok('ps', '-aq'), '');
+    await engine.stop();
+    plugin.faults.clear();
+    await engine.start();
+    await waitFor('the volume to be gone', () => plugin.volumes.size === 0);
+    await waitFor('it to be known', async () => (await listed()).names.length === 0);
+    const isGone = (): boolean =>
+      !readdirSync(join(engine.dir, 'data', 'containers')).some((name) => name.includes(id));
+    await waitFor('the last of the container to go', isGone);
   },
 );

@@ -32,8 +32,8 @@ export interface RecoveryDeps {
   readonly network: Pick<NetworkDriver, 'sandboxIds' | 'removeSandbox' | 'settle'>;
   readonly events: EventLog;
   readonly hooks: Pick<ContainerHooks, 'emit' | 'forget'>;
-  /** Removes the anonymous volumes of a container that nobody else uses. */
-  readonly removeVolumes: (record: ContainerRecord) => Promise<void>;
+  /** Removes the anonymous volumes of a container that nobody else uses; false: the next start tries it again. */
+  readonly removeVolumes: (record: ContainerRecord) => Promise<boolean>;
 }
 
 /**
@@ -94,11 +94,8 @@ export async function recoverContainers(deps: RecoveryDeps): Promise<void> {
           .removeWritable(id)
           .catch((error: unknown) => log.error({ err: error, container: id }, 'writable layer not removed'));
       }),
-    ...deps.loaded.withVolumes.map(async (record) => {
-      await deps.removeVolumes(record);
-      deps.hooks.forget(record.id);
-    }),
   ]);
+  endRemovals(deps);
   if (found.length > 0) log.info({ containers: found.length, running: running.length }, 'containers recovered');
   startAtBoot(inputs, containers, log);
 }
@@ -121,6 +118,17 @@ async function reconcileAll(
     for (const action of untoldBeginnings(input, earlier, told.sinceMs)) hooks.emit(action, input.record);
     return input;
   });
+}
+
+/**
+ * Removes the volumes of removals that were cut short while the start goes on, since a driver may take minutes. What
+ * is kept of such a container stays until that is done, so that an end of the daemon does not forget it.
+ */
+function endRemovals({ loaded, removeVolumes, hooks, log }: RecoveryDeps): void {
+  for (const record of loaded.withVolumes)
+    removeVolumes(record)
+      .then((isDone) => isDone && hooks.forget(record.id))
+      .catch((error: unknown) => log.error({ err: error, container: record.id }, 'its anonymous volumes stay'));
 }
 
 /** Starts the containers that rest but for their restart policy. */

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { invalid, isEngineError, messageOf } from '../../../errors/engine-error.js';
 import type { MountPoint } from '../../../ports/container.js';
 import type { Owner } from '../../../ports/id-maps.js';
+import { PLUGIN_REFUSED } from '../../../ports/plugin.js';
 import { closeFd } from '../../../sys/files/fd.js';
 import { detachMount } from '../../../sys/mount/mount.js';
 import { O_PATH, openInRoot } from '../../../sys/files/open-in-root.js';
@@ -243,15 +244,32 @@ export async function makeBindSource(point: MountPoint, { uid, gid }: Owner): Pr
   }
 }
 
-/** Removes the volumes that only this container had. One that somebody else uses by now stays. */
-export async function removeAnonymousVolumes(deps: ContainerDeps, record: ContainerRecord): Promise<void> {
-  for (const { Type, Name } of record.mounts) {
-    if (Type !== 'volume' || Name === undefined || !deps.volumes.isAnonymous(Name)) continue;
-    if (deps.volumeUsers(Name).some((id) => id !== record.id)) continue;
-    try {
-      deps.emit('volume', 'destroy', Name, { driver: await deps.volumes.remove(Name) });
-    } catch (error) {
-      deps.log.debug({ err: error, volume: Name }, 'anonymous volume kept');
-    }
+/**
+ * Removes the volumes that only this container had. One that somebody else uses by now stays. Returns whether all is
+ * said about them: another try may do better when a driver did not answer, or the daemon is ending.
+ */
+export async function removeAnonymousVolumes(deps: ContainerDeps, record: ContainerRecord): Promise<boolean> {
+  const names = new Set(record.mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name ? [Name] : [])));
+  // A driver that hangs keeps the others' volumes from nothing.
+  const outcomes = await Promise.all([...names].map((name) => removeAnonymousVolume(deps, record, name)));
+  return outcomes.every((isFinal) => isFinal);
+}
+
+async function removeAnonymousVolume(deps: ContainerDeps, { id }: ContainerRecord, name: string): Promise<boolean> {
+  if (!deps.volumes.isAnonymous(name)) return true;
+  if (deps.volumeUsers(name).some((user) => user !== id)) return true;
+  try {
+    deps.emit('volume', 'destroy', name, { driver: await deps.volumes.remove(name) });
+    return true;
+  } catch (error) {
+    deps.log.debug({ err: error, volume: name }, 'anonymous volume kept');
+    // The other errors are no answers.
+    return isEngineError(error, 'conflict') || isRefusal(error) || !deps.volumes.isAnonymous(name);
   }
+}
+
+/** Returns whether the driver has answered that it does not remove the volume. */
+function isRefusal(error: unknown): boolean {
+  const { cause } = error as Error;
+  return isEngineError(cause) && cause.code === PLUGIN_REFUSED;
 }
