@@ -2,6 +2,7 @@
  * Contract of the build engine: what a door (the classic `POST /build`, or the services of BuildKit) hands to it, and
  * what it hears. Doors translate and do nothing else, so a Dockerfile gives the same files whichever door it came by.
  */
+import type { DockerfileToBuild } from './build-dockerfile.js';
 import type { Ulimit } from './container.js';
 import type { ImageSet, LeavingLayer } from './image-set.js';
 import type { ImageConfigDocument } from './images.js';
@@ -10,12 +11,7 @@ import type { Digest } from './storage.js';
 export interface BuildRequest {
   /** Name of the build while it runs: BuildKit's reference, the classic build ID, or a random one. */
   readonly id: string;
-  readonly dockerfile: {
-    readonly name: string;
-    readonly text: Buffer;
-    /** Digest of the vertex that warnings about it belong to; they are not wanted without one. */
-    readonly vertex?: string;
-  };
+  readonly dockerfile: DockerfileToBuild;
   /** The main context. It is asked only when a step needs it. */
   readonly context: BuildContext;
   /** Contexts by name, in lower case. They stand for images of the same name, and stages may be based on them. */

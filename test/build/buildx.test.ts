@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { Buildx } from '../support/buildx.js';
+import { Buildx, type BuildxResult } from '../support/buildx.js';
 import { Cleanup } from '../support/cleanup.js';
 import { attempt, engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
@@ -122,6 +122,52 @@ describe('docker build', { skip }, () => {
       );
     const entitled = await plugin.run(['build', '--allow', 'security.insecure', '.'], { in: 'b' });
     assert.match(entitled.stderr, /granting entitlement security\.insecure is not allowed/);
+  });
+
+  test('has the syntax of docker/dockerfile and of its mirrors, and no other', async () => {
+    const labs = (syntax: string): string => `${syntax}\nFROM scratch\nCOPY --parents a/b /\n`;
+    buildx.write('s/a/b', 'b');
+    const build = (dockerfile: string, ...args: string[]): Promise<BuildxResult> =>
+      plugin.run(['build', '--progress=plain', '-f', '-', ...args, '.'], { in: 's', input: dockerfile });
+    for (const syntax of [
+      '# syntax=docker/dockerfile:1-labs',
+      '#syntax=docker.io/docker/dockerfile-upstream:master',
+      '#!/usr/bin/env docker\n# syntax = mirror.example:5000/hub/docker/dockerfile:1.20',
+      `# syntax=mirror.example/oss/moby/dockerfile@sha256:${'0'.repeat(64)}`,
+    ]) {
+      const { status, stderr } = await build(labs(syntax));
+      assert.equal(status, 0, stderr);
+    }
+    const old = await build(labs('# syntax=mirror.example/docker/dockerfile:1.4'));
+    assert.match(old.stderr, /unknown flag: --parents/);
+    const argument = ['--build-arg', 'BUILDKIT_SYNTAX=mirror.example/docker/dockerfile:1-labs'];
+    assert.equal((await build(labs('# syntax=example/other:1'), ...argument)).status, 0, 'the argument goes first');
+    const refused = /failed to solve: the frontend example\/other:1 is not available: [^]*docker\/dockerfile/;
+    for (const syntax of ['# syntax=example/other:1', '//syntax=example/other:1 --more', '# SYNTAX = example/other:1'])
+      for (const args of [[], ['--check'], ['--call=targets']]) {
+        const { status, stderr } = await build(`${syntax}\nFROM scratch\n`, ...args);
+        assert.equal(status, 1);
+        assert.match(stderr, refused);
+        assert.ok(stderr.includes(`1 | >>> ${syntax}`), stderr);
+      }
+    for (const [dockerfile, ...args] of [
+      ['{"syntax": "example/other:1"}'],
+      ['FROM scratch\n', '--build-arg', 'BUILDKIT_SYNTAX=example/other:1'],
+    ] as const)
+      assert.match((await build(dockerfile, ...args)).stderr, refused);
+    const nameless = await build('# syntax= \nFROM scratch\n');
+    assert.match(nameless.stderr, /invalid context name : invalid reference format/);
+    const ordered = (args: object): Promise<{ readonly text: string }> =>
+      call(engine.socketPath, 'POST', `/build?version=2&buildargs=${encodeURIComponent(JSON.stringify(args))}`, {
+        headers: { 'Content-Type': 'application/x-tar' },
+        body: Buffer.from('# syntax=example/other:1\nFROM scratch\nLABEL a=b\n'),
+      });
+    assert.match((await ordered({})).text, /"error":"the frontend example\/other:1 is not available/);
+    assert.match(
+      (await ordered({ BUILDKIT_SYNTAX: 'example/third' })).text,
+      /"error":"failed with build-arg:BUILDKIT_SYNTAX = example\/third: the frontend example\/third is not available/,
+    );
+    assert.doesNotMatch((await ordered({ BUILDKIT_SYNTAX: 'docker/dockerfile' })).text, /error/);
   });
 
   test('takes the context from a tar, and tells of builds that have ended', async () => {

@@ -15,7 +15,7 @@ export interface ClassicPlan {
 
 /** @throws DockerfileError */
 export async function planClassic(request: BuildRequest, signal: AbortSignal): Promise<ClassicPlan> {
-  const dockerfile = await readDockerfile(request.dockerfile.text, signal);
+  const dockerfile = await readDockerfile(request.dockerfile, signal);
   const platform = targetPlatform(request);
   const host = buildHost();
   const options = {

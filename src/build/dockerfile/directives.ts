@@ -47,7 +47,9 @@ function pairOf(text: string): { readonly name: string; readonly value: string }
   const at = text.indexOf('=');
   if (at < 0) return undefined;
   const name = text.slice(0, at).trim();
-  const value = text.slice(at + 1).trim();
+  const written = text.slice(at + 1).replace(/\r?\n$/, '');
+  // White space alone is a value, too: that of one blank.
+  const value = written.trim() || written.slice(-1);
   return value !== '' && /^[a-zA-Z][a-zA-Z0-9]*$/.test(name) ? { name: name.toLowerCase(), value } : undefined;
 }
 

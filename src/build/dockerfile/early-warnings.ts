@@ -4,7 +4,7 @@ import { Checks, type CheckWarning, parseCheckConfig } from './checks.js';
 import { DockerfileError } from './dockerfile-error.js';
 import { singleLines } from './outline.js';
 import { baseObserver, checkDefaults, checkWords } from './from-checks.js';
-import { readDockerfile } from './parse.js';
+import { type DockerfileText, readDockerfile } from './parse.js';
 import { defaultArgs, type GraphOptions, StageGraph } from './stage-graph.js';
 
 export interface ShownWarning {
@@ -28,13 +28,13 @@ export function shownWarning(vertex: string, { rule, detail, lines, description,
  * @param config goes before what the Dockerfile says.
  */
 export async function earlyWarnings(
-  text: Buffer,
+  source: DockerfileText,
   options: GraphOptions,
   config: string | undefined,
 ): Promise<readonly CheckWarning[]> {
   let warnings: readonly CheckWarning[] = [];
   try {
-    const dockerfile = await readDockerfile(text);
+    const dockerfile = await readDockerfile(source);
     const written = config ?? dockerfile.directives.check?.value.split(' ', 1)[0] ?? '';
     const checks = new Checks(parseCheckConfig(written));
     ({ warnings } = checks);

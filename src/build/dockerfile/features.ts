@@ -11,7 +11,8 @@ export interface Features {
   readonly labs: boolean;
 }
 
-const OURS = /^(?:docker\.io\/)?docker\/dockerfile(?:-upstream)?(?::([\w.-]{1,128}))?(?:@sha256:[0-9a-f]{64})?$/;
+/** Mirrors put other names before the last part, and often leave `docker` out. */
+const OURS = /^[^\s@]+\/dockerfile(?:-upstream)?(?::([\w.-]{1,128}))?(?:@sha256:[0-9a-f]{64})?$/;
 
 /** Returns undefined for a frontend that is not ours to replace. */
 export function featuresOf(text: string): Features | undefined {

@@ -55,6 +55,12 @@ describe('lines', () => {
     });
   });
 
+  it('of directives without a value are comments, unless a blank is there', () => {
+    assert.equal(parseDockerfile('# syntax=\r\nFROM a').directives.syntax, undefined);
+    assert.deepEqual(parseDockerfile('# syntax =\t \nFROM a').directives.syntax, { value: ' ', line: 1 });
+    assert.equal(problem('# escape= \nFROM a').split(' @')[0], "invalid escape token ' ' does not match ` or \\");
+  });
+
   it('of heredocs belong to their instruction', () => {
     const run = only('RUN <<-A cat <<"B"\n\tx\n\tA\n$y\nB');
     assert.deepEqual(run.kind === 'RUN' && run.command, {

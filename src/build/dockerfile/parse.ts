@@ -5,7 +5,7 @@
 import { inTurns, type Parts, whole } from '../../text/turns.js';
 import type { ArgInstruction, Dockerfile, Instruction, Stage } from './ast.js';
 import { atLines, DockerfileError } from './dockerfile-error.js';
-import { type Features, featuresOf } from './features.js';
+import { type Features, featuresOf, featuresOfImage } from './features.js';
 import { parseInstruction } from './instruction.js';
 import { nodeParts, readNodes } from './nodes.js';
 
@@ -23,9 +23,15 @@ export function parseDockerfile(source: Buffer | string, features?: Features): D
   return whole(dockerfileParts(source, features));
 }
 
+/** A Dockerfile as it came, and the image of its frontend when something else than its own lines says which. */
+export interface DockerfileText {
+  readonly text: Buffer;
+  readonly syntax?: string;
+}
+
 /** The same without holding up others. @throws DockerfileError */
-export function readDockerfile(source: Buffer, signal?: AbortSignal): Promise<Dockerfile> {
-  return inTurns(dockerfileParts(source), signal);
+export function readDockerfile({ text, syntax }: DockerfileText, signal?: AbortSignal): Promise<Dockerfile> {
+  return inTurns(dockerfileParts(text, syntax === undefined ? undefined : featuresOfImage(syntax)), signal);
 }
 
 function* dockerfileParts(source: Buffer | string, features?: Features): Parts<Dockerfile> {

@@ -1,15 +1,14 @@
 /** Brings the Dockerfile and its ignore file here, which are there also when the ignore file leaves them out. */
 import { readSmallFiles, type SmallFiles } from '../../build/files/small-file.js';
 import { internal, isEngineError } from '../../errors/engine-error.js';
+import type { DockerfileToBuild } from '../../ports/build-dockerfile.js';
 import type { BuildContext, CountBytes } from '../../ports/build.js';
 import type { OpenContext } from './main-context.js';
 import { inStep, type OrderedBuild } from './ordered-build.js';
 
 const DEFAULT_NAME = 'Dockerfile';
 
-export interface LoadedDockerfile {
-  readonly name: string;
-  readonly text: Buffer;
+export interface LoadedDockerfile extends DockerfileToBuild {
   /** The step that loaded it. */
   readonly vertex: string;
   /** The context, in which the ignore file of this Dockerfile is found, too. */

@@ -26,6 +26,7 @@ import { cacheSources, wantsInlineCache } from './cache-options.js';
 import { loadDockerfile, type LoadedDockerfile } from './dockerfile-source.js';
 import { provenanceOptions, scanOrder } from './attest-options.js';
 import type { BuildOrigin } from './image-attestations.js';
+import { requireFrontend, syntaxOf } from './frontend.js';
 import { imageLookUp } from './image-look-up.js';
 import { imageNames, outputsOf, requireTaken, type ExporterParts } from './exporters.js';
 import { describeFailure } from './grpc-status.js';
@@ -37,17 +38,6 @@ import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
 import { answer, graphOptions } from './subrequests.js';
 
 const CHECK_CONFIG = 'BUILDKIT_DOCKERFILE_CHECK';
-const BUILT_IN = 'dockerfile.v0';
-const GATEWAY = 'gateway.v0';
-/** Images whose syntax the built-in frontend has. */
-const SYNTAX_IMAGES = /^(?:docker\.io\/)?docker\/dockerfile(?:-upstream)?(?:[:@].*)?$/;
-const KNOWN_CAPS = new Set([
-  'moby.buildkit.frontend.inputs',
-  'moby.buildkit.frontend.subrequests',
-  'moby.buildkit.frontend.contexts',
-  'moby.buildkit.frontend.gitquerystring',
-]);
-
 export interface SolverParts extends ContextParts, ExporterParts, CacheExportParts {
   readonly engine: BuildEngine;
   readonly sessions: Sessions;
@@ -76,8 +66,9 @@ export class EngineSolver implements Solver {
     const build = orderedBuild(this.#parts, job, order);
     const context = await openMainContext(build, this.#parts);
     try {
-      const dockerfile = await loadDockerfile(build, context);
-      job.progress.setSource(dockerfile);
+      const loaded = await loadDockerfile(build, context);
+      job.progress.setSource(loaded);
+      const dockerfile = { ...loaded, ...syntaxOf(order, loaded) };
       const { request } = build.attrs;
       if (request !== undefined) return await this.#answer(build, dockerfile, request);
       return await this.#solution(build, await this.#run(build, { dockerfile, context: context.material }));
@@ -137,7 +128,7 @@ export class EngineSolver implements Solver {
     const scan = scanOrder(build.order.attrs);
     return {
       id: `${job.ref}/${randomUUID()}`,
-      dockerfile: { name: dockerfile.name, text: dockerfile.text, vertex: dockerfile.vertex },
+      dockerfile: dockerfile,
       context: dockerfile.context,
       namedContexts: this.#namedContexts(build),
       target: attrs.target,
@@ -243,13 +234,9 @@ export class EngineSolver implements Solver {
  * Warns of what the Dockerfile itself says: clients show it beside the step that has brought the file when it comes
  * with the end of that step. Returns the texts.
  */
-async function warnEarly(
-  { job, attrs }: OrderedBuild,
-  { text, vertex }: LoadedDockerfile,
-  host: Host,
-): Promise<string[]> {
-  const found = await earlyWarnings(text, graphOptions(attrs, host), attrs.buildArgs.get(CHECK_CONFIG));
-  const warnings = found.map((one) => shownWarning(vertex, one));
+async function warnEarly({ job, attrs }: OrderedBuild, dockerfile: LoadedDockerfile, host: Host): Promise<string[]> {
+  const found = await earlyWarnings(dockerfile, graphOptions(attrs, host), attrs.buildArgs.get(CHECK_CONFIG));
+  const warnings = found.map((one) => shownWarning(dockerfile.vertex, one));
   for (const warning of warnings) job.progress.warning(warning);
   return warnings.map(({ short }) => short);
 }
@@ -294,20 +281,6 @@ function metadataOf({ platforms }: BuildResult, documents: readonly Buffer[]): R
   const Platforms = platforms.map(({ platform }) => ({ ID: platform, Platform: platformOf(parsePlatform(platform)) }));
   const configs = platforms.map(({ platform }, at) => [`containerimage.config/${platform}`, documents[at] ?? document]);
   return { 'refs.platforms': Buffer.from(JSON.stringify({ Platforms })), ...Object.fromEntries(configs) };
-}
-
-function requireFrontend({ frontend, attrs }: SolveOrder): void {
-  const source = attrs.get('source') ?? '';
-  if (frontend !== BUILT_IN && !(frontend === GATEWAY && SYNTAX_IMAGES.test(source)))
-    throw internal(
-      frontend === GATEWAY
-        ? `the frontend ${source} is not available: this engine has the syntax of docker/dockerfile built in`
-        : `frontend ${frontend} not found`,
-    );
-  for (const cap of (attrs.get('frontend.caps') ?? '').split(',')) {
-    if (cap !== '' && !cap.endsWith('+forward') && !KNOWN_CAPS.has(cap))
-      throw internal(`unsupported frontend capability ${cap}`);
-  }
 }
 
 function requireEntitlements(entitlements: readonly string[], grantable: readonly string[]): void {

@@ -37,13 +37,13 @@ export async function answer(question: Question): Promise<Solution> {
     case 'frontend.lint':
       return lint(question);
     case 'frontend.outline': {
-      const dockerfile = await readDockerfile(question.dockerfile.text);
+      const dockerfile = await readDockerfile(question.dockerfile);
       const checked = await check(question, dockerfile, { allStages: false });
       const outline = await inTurns(outlineParts(dockerfile, checked));
       return solution(outline, outlineText(outline));
     }
     case 'frontend.targets': {
-      const targets = listTargets(await readDockerfile(question.dockerfile.text));
+      const targets = listTargets(await readDockerfile(question.dockerfile));
       return solution(targets, targetsText(targets));
     }
     case 'frontend.subrequests.describe':
@@ -63,7 +63,7 @@ async function lint(question: Question): Promise<Solution> {
 
 async function lintResult(question: Question): Promise<Pick<CheckResult, 'warnings' | 'error'>> {
   try {
-    return await check(question, await readDockerfile(question.dockerfile.text), { allStages: true });
+    return await check(question, await readDockerfile(question.dockerfile), { allStages: true });
   } catch (error) {
     if (error instanceof DockerfileError) return { warnings: [], error };
     throw error;

@@ -55,7 +55,7 @@ export class Solve {
     const isMulti = platforms.length > 1;
     if (isMulti && request.outputs.some((output) => output.kind === 'image' && output.documents === undefined))
       throw severalPlatforms();
-    const dockerfile = await readDockerfile(request.dockerfile.text, this.#signal);
+    const dockerfile = await readDockerfile(request.dockerfile, this.#signal);
     const inputs = new PlanInputs(this.#tools, dockerfile, this.#vertices, this.#signal, isMulti);
     const planners: Planner[] = [];
     for (const platform of platforms) planners.push(await Planner.of(inputs, platform));
