@@ -64,7 +64,7 @@ export async function startEngine(
   const parts = await composeParts(live, roots, manager, log);
   const life: EngineLife = {
     parts,
-    loaded: { records: [], removed: [], retired: [], withVolumes: [], damaged: [] },
+    loaded: { records: [], removed: [], retired: [], withVolumes: [], drafts: [], damaged: [] },
     hasRecovered: false,
     failure: undefined,
     handsOver: false,

@@ -1,6 +1,6 @@
 /** The steps of a start. engine.ts says in which order they are taken. */
 import type { LoadedRecords } from './actors/container/records.js';
-import { removeAnonymousVolumes } from './actors/container/mounts/mounts.js';
+import { removeAnonymousVolumes, removeNewVolumes } from './actors/container/mounts/mounts.js';
 import { clearRoots } from './actors/container/mounts/root-place.js';
 import { clearPlaces } from './actors/container/mounts/volume-use.js';
 import { openStaleOutputs } from './actors/container/streams/stream-files.js';
@@ -106,6 +106,7 @@ export const bringBackContainers: Step = async (life) => {
     events: drivers.events,
     hooks: lives.hooks,
     removeVolumes: (record) => removeAnonymousVolumes(lives.deps, record),
+    removeNewVolumes: (draft) => removeNewVolumes(lives.deps, draft),
   });
   (await life.staleOutputs)();
   // All output that it kept for us is read, or kept by our own one.

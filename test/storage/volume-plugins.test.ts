@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { after, before, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import type { CliResult } from '../support/cli.js';
@@ -285,3 +286,30 @@ test(
     await waitFor('the last of the container to go', isGone);
   },
 );
+
+test('a creation that is cut short by a kill leaves no volume that nobody has named', { skip: onDockerd }, async () => {
+  const VolumeOptions = { DriverConfig: { Name: NAME } };
+  // The image has files for the first one.
+  const Mounts = ['/etc', '/empty'].map((Target) => ({ Type: 'volume', Target, VolumeOptions }));
+  const named = '0'.repeat(64);
+  const json = { Image: image, HostConfig: { Binds: ['/local', `${named}:/named`], Mounts } };
+  const kept = [named, ...(await listed()).names];
+  for (const [method, fault] of [
+    ['Create', 'mute'],
+    ['Mount', 'hang'],
+  ] as const) {
+    plugin.take();
+    plugin.faults.set(`VolumeDriver.${method}`, fault);
+    const creation = call(engine.socketPath, 'POST', '/containers/create', { json }).catch(() => undefined);
+    await waitFor('the driver to be asked', () => plugin.take().includes(method));
+    await engine.stop('SIGKILL');
+    await creation;
+    plugin.faults.clear();
+    assert.equal(plugin.volumes.size, method === 'Create' ? 1 : 2);
+    await engine.start();
+    await waitFor('the volumes to go', async () => isDeepStrictEqual((await listed()).names, kept));
+    assert.equal(plugin.volumes.size, 0);
+    await waitFor('the last of it to go', () => readdirSync(join(engine.dir, 'data', 'containers')).length === 0);
+  }
+  await ok('volume', 'rm', named);
+});

@@ -21,7 +21,10 @@ export class PluginServer {
   readonly #handlers: Readonly<Record<string, Handler>>;
   /** In their order, without the greetings. */
   calls: PluginCall[] = [];
-  /** Methods that are answered by something else than their handler: text as it is; `hang` and `cut` by nothing. */
+  /**
+   * Methods that are answered by something else than their handler: text as it is; `hang` and `cut` by nothing, as
+   * `mute`, which does the work.
+   */
   readonly faults = new Map<string, string>();
   #server: Server | undefined;
 
@@ -73,11 +76,12 @@ export class PluginServer {
     const fault = this.faults.get(method);
     if (fault === 'hang') return;
     if (fault === 'cut') return void response.destroy();
-    if (fault !== undefined) return void response.end(fault);
+    if (fault !== undefined && fault !== 'mute') return void response.end(fault);
     const handler = this.#handlers[method];
     if (!handler) return void response.writeHead(404).end('404 page not found\n');
     try {
-      reply((await handler(argument)) ?? {});
+      const answer = (await handler(argument)) ?? {};
+      if (fault !== 'mute') reply(answer);
     } catch (error) {
       reply({ Err: error instanceof Error ? error.message : String(error) });
     }

@@ -37,6 +37,8 @@ export interface LoadedRecords {
   readonly retired: ContainerRecord[];
   /** Those of `retired` whose anonymous volumes were to go with them, and may be there still. */
   readonly withVolumes: ContainerRecord[];
+  /** The drafts of containers that were never made, but volumes for them may have been. See `saveDraft`. */
+  readonly drafts: ContainerRecord[];
   readonly damaged: { readonly id: string; readonly reason: string }[];
 }
 
@@ -44,6 +46,7 @@ const REMOVED_PREFIX = '.removed-';
 /** The name itself says that volumes go, too, as the rename is the one step that a crash does not divide. */
 const WITH_VOLUMES_PREFIX = `${REMOVED_PREFIX}volumes-`;
 const RECORD = 'container.json';
+const DRAFT = 'draft.json';
 
 const RUN_SUFFIX = '.json';
 /** A program that does little has ended by then, so that its run is written once. */
@@ -95,6 +98,19 @@ export class ContainerRecords {
     await makeDirectories(dir, { mode: 0o710 });
     await letPass(dir, this.owner);
     return dir;
+  }
+
+  /**
+   * Keeps what a container is to be until its first record is saved, so that the next daemon knows which volumes were
+   * made for it. Durable when the promise resolves.
+   */
+  async saveDraft(record: ContainerRecord): Promise<void> {
+    await this.io.write(join(this.dir(record.id), DRAFT), record);
+  }
+
+  /** Removes the draft of a container whose record is saved; one that a crash leaves counts for nothing. */
+  async removeDraft(id: string): Promise<void> {
+    await removeFile(join(this.dir(id), DRAFT));
   }
 
   /**
@@ -270,6 +286,7 @@ export class ContainerRecords {
     const removed: string[] = [];
     const retired: ContainerRecord[] = [];
     const withVolumes: ContainerRecord[] = [];
+    const drafts: ContainerRecord[] = [];
     const damaged: { id: string; reason: string }[] = [];
     const read = this.io.reader();
     const load = async (name: string): Promise<void> => {
@@ -279,6 +296,7 @@ export class ContainerRecords {
         const hasVolumes = name.startsWith(WITH_VOLUMES_PREFIX);
         if (record && hasVolumes) withVolumes.push(record);
         if (record) return void retired.push(record);
+        if (await loadDraft(dir)) return;
         await rm(dir, { recursive: true, force: true });
         removed.push(name.slice((hasVolumes ? WITH_VOLUMES_PREFIX : REMOVED_PREFIX).length));
         return;
@@ -289,16 +307,22 @@ export class ContainerRecords {
         if (record) records.push({ ...(this.defaults && { defaults: this.defaults }), ...record });
         else {
           // A create that never got as far as its first record promised nothing to anybody.
-          await rm(dir, { recursive: true, force: true });
+          if (await loadDraft(dir)) await this.retire(name, true);
+          else await rm(dir, { recursive: true, force: true });
           removed.push(name);
         }
       } catch (error) {
         damaged.push({ id: name, reason: messageOf(error) });
       }
     };
+    const loadDraft = async (dir: string): Promise<boolean> => {
+      const draft = (await read(join(dir, DRAFT)).catch(() => undefined)) as ContainerRecord | undefined;
+      if (draft) drafts.push(draft);
+      return draft !== undefined;
+    };
     const ahead = await this.#loadAhead();
     await inLanes(await readdir(this.root), load);
-    return { records, removed, retired, withVolumes, damaged };
+    return { records, removed, retired, withVolumes, drafts, damaged };
   }
 
   /** Reads the records that a killed daemon had written for the run only, and goes on with making them durable. */

@@ -34,6 +34,8 @@ export interface RecoveryDeps {
   readonly hooks: Pick<ContainerHooks, 'emit' | 'forget'>;
   /** Removes the anonymous volumes of a container that nobody else uses; false: the next start tries it again. */
   readonly removeVolumes: (record: ContainerRecord) => Promise<boolean>;
+  /** Removes those that were made for a container whose creation was cut short. */
+  readonly removeNewVolumes: (draft: ContainerRecord) => Promise<boolean>;
 }
 
 /**
@@ -95,7 +97,7 @@ export async function recoverContainers(deps: RecoveryDeps): Promise<void> {
           .catch((error: unknown) => log.error({ err: error, container: id }, 'writable layer not removed'));
       }),
   ]);
-  endRemovals(deps);
+  removeVolumes(deps);
   if (found.length > 0) log.info({ containers: found.length, running: running.length }, 'containers recovered');
   startAtBoot(inputs, containers, log);
 }
@@ -121,14 +123,16 @@ async function reconcileAll(
 }
 
 /**
- * Removes the volumes of removals that were cut short while the start goes on, since a driver may take minutes. What
- * is kept of such a container stays until that is done, so that an end of the daemon does not forget it.
+ * Removes the volumes of creations and removals that were cut short while the start goes on, since a driver may take
+ * minutes. What is kept of such a container stays until that is done, so that an end of the daemon does not forget it.
  */
-function endRemovals({ loaded, removeVolumes, hooks, log }: RecoveryDeps): void {
-  for (const record of loaded.withVolumes)
-    removeVolumes(record)
-      .then((isDone) => isDone && hooks.forget(record.id))
-      .catch((error: unknown) => log.error({ err: error, container: record.id }, 'its anonymous volumes stay'));
+function removeVolumes({ loaded, hooks, log, ...remove }: RecoveryDeps): void {
+  const end = ({ id }: ContainerRecord, removal: Promise<boolean>): void =>
+    void removal
+      .then((isDone) => isDone && hooks.forget(id))
+      .catch((error: unknown) => log.error({ err: error, container: id }, 'its anonymous volumes stay'));
+  for (const record of loaded.withVolumes) end(record, remove.removeVolumes(record));
+  for (const draft of loaded.drafts) end(draft, remove.removeNewVolumes(draft));
 }
 
 /** Starts the containers that rest but for their restart policy. */

@@ -4,7 +4,7 @@ import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 import { ownIdCount } from '../../../runtime/userns-mode.js';
 import { allDone, Undo } from '../life/undo.js';
-import { pinVolumes, realizeMounts } from '../mounts/mounts.js';
+import { newVolumes, pinVolumes, realizeMounts } from '../mounts/mounts.js';
 import type { EffectTools } from './tools.js';
 
 /** Makes everything that a container has before its first start; a failure takes all of it back. */
@@ -23,9 +23,13 @@ export async function createContainer(
     undo.add('container directory', () => records.remove(record.id));
     undo.add('writable layer', () => layers.removeWritable(record.id));
     await allDone([records.createDir(record.id), pace.unlimited(createWritable(deps, record))]);
+    // A volume with a name of the daemon's own would belong to nobody after a kill.
+    const isDrafted = newVolumes(record).length > 0;
+    if (isDrafted) await records.saveDraft(record);
     const made = await pace.unlimited(realizeMounts(deps, record, undo, pins));
     signal.throwIfAborted();
     await records.save(made);
+    if (isDrafted) await records.removeDraft(record.id);
     return made;
   } catch (error) {
     await undo.run();

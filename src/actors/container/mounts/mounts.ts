@@ -244,28 +244,47 @@ export async function makeBindSource(point: MountPoint, { uid, gid }: Owner): Pr
   }
 }
 
+/** Returns the names of the volumes that are made for a container and that nobody but the daemon has named. */
+export function newVolumes({ mounts, hostConfig: { Binds, Mounts } }: ContainerRecord): string[] {
+  const named = JSON.stringify([Binds, Mounts]);
+  return namesOf(mounts.filter(({ Source }) => Source === '')).filter((name) => !named.includes(name));
+}
+
 /**
  * Removes the volumes that only this container had. One that somebody else uses by now stays. Returns whether all is
  * said about them: another try may do better when a driver did not answer, or the daemon is ending.
  */
 export async function removeAnonymousVolumes(deps: ContainerDeps, record: ContainerRecord): Promise<boolean> {
-  const names = new Set(record.mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name ? [Name] : [])));
-  // A driver that hangs keeps the others' volumes from nothing.
-  const outcomes = await Promise.all([...names].map((name) => removeAnonymousVolume(deps, record, name)));
-  return outcomes.every((isFinal) => isFinal);
+  const names = namesOf(record.mounts).filter((name) => deps.volumes.isAnonymous(name));
+  return removeUnused(deps, record.id, names);
 }
 
-async function removeAnonymousVolume(deps: ContainerDeps, { id }: ContainerRecord, name: string): Promise<boolean> {
-  if (!deps.volumes.isAnonymous(name)) return true;
-  if (deps.volumeUsers(name).some((user) => user !== id)) return true;
-  try {
-    deps.emit('volume', 'destroy', name, { driver: await deps.volumes.remove(name) });
-    return true;
-  } catch (error) {
-    deps.log.debug({ err: error, volume: name }, 'anonymous volume kept');
-    // The other errors are no answers.
-    return isEngineError(error, 'conflict') || isRefusal(error) || !deps.volumes.isAnonymous(name);
-  }
+/** Does the same with those of a container that was not made. A driver may have one that is not known here. */
+export function removeNewVolumes(deps: ContainerDeps, draft: ContainerRecord): Promise<boolean> {
+  return removeUnused(deps, draft.id, newVolumes(draft));
+}
+
+function namesOf(mounts: readonly MountPoint[]): string[] {
+  return [...new Set(mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name ? [Name] : [])))];
+}
+
+/** A driver that hangs keeps only its own volumes. */
+async function removeUnused(deps: ContainerDeps, id: string, names: readonly string[]): Promise<boolean> {
+  const remove = async (name: string): Promise<boolean> => {
+    if (deps.volumeUsers(name).some((user) => user !== id)) return true;
+    const isKnown = deps.volumes.isAnonymous(name);
+    try {
+      const driver = await deps.volumes.remove(name);
+      if (isKnown) deps.emit('volume', 'destroy', name, { driver });
+      return true;
+    } catch (error) {
+      deps.log.debug({ err: error, volume: name }, 'anonymous volume kept');
+      // Other errors are no answers.
+      return isEngineError(error, 'conflict') || isEngineError(error, 'not-found') || isRefusal(error);
+    }
+  };
+  const outcomes = await Promise.all(names.map(remove));
+  return outcomes.every((isFinal) => isFinal);
 }
 
 /** Returns whether the driver has answered that it does not remove the volume. */
