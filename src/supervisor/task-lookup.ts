@@ -34,8 +34,9 @@ export class TaskLookup {
   async all(): Promise<Process[]> {
     const { heard, kept } = this.#witnesses;
     const known = new Map<string, Process>();
-    for (const process of [...(kept?.ended() ?? []), ...heard.tasks()]) known.set(process.id, process);
     const { tasks } = await this.#tasks.list({}, READ);
+    // Witnesses are asked afterwards: a task that is not listed may have ended just before.
+    for (const process of [...(kept?.ended() ?? []), ...heard.tasks()]) known.set(process.id, process);
     await Promise.all(
       tasks.map(async (task) => {
         const process = await this.#answered(task);

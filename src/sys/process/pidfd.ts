@@ -1,4 +1,5 @@
 /** Descriptors of processes: unlike a number, a descriptor never means another process, and it tells how it ended. */
+import { readFileSync } from 'node:fs';
 import { libc } from '../ffi/libc.js';
 
 /** asm/unistd.h; the same numbers everywhere. */
@@ -42,15 +43,39 @@ export function copyFdOf(pidfd: number, fd: number): number {
 }
 
 /**
- * Returns the exit code of a process that has ended and was waited for, as shells count: 128 and the number of the
- * signal that ended it. The kernel keeps it for those who have a descriptor since before the end.
- * @returns undefined as long as nobody has waited for it, and with a kernel before Linux 6.15.
+ * Returns the exit code of a process that has ended, as shells count: 128 and the number of the signal that ended it.
+ * When it was waited for, the kernel keeps the code for those who have a descriptor since before the end.
+ * @returns undefined when it has not ended, or was waited for with a kernel before Linux 6.15.
  */
 export function exitCodeOf(pidfd: number): number | undefined {
   const info = Buffer.alloc(INFO_BYTES);
   info.writeBigUInt64LE(PIDFD_INFO_EXIT);
-  if (ioctl(pidfd, PIDFD_GET_INFO, info) < 0 || (info.readBigUInt64LE() & PIDFD_INFO_EXIT) === 0n) return undefined;
-  const status = info.readInt32LE(EXIT_CODE_OFFSET);
+  const isTold = ioctl(pidfd, PIDFD_GET_INFO, info) >= 0 && (info.readBigUInt64LE() & PIDFD_INFO_EXIT) !== 0n;
+  const status = isTold ? info.readInt32LE(EXIT_CODE_OFFSET) : statusOfZombie(pidfd);
+  if (status === undefined) return undefined;
   const signal = status & 0x7f;
   return signal === 0 ? (status >> 8) & 0xff : 128 + signal;
+}
+
+/**
+ * Returns how a process has ended that nobody has waited for yet: its parent may have been killed, and whoever is the
+ * first process of a container may leave that to nobody.
+ */
+function statusOfZombie(pidfd: number): number | undefined {
+  try {
+    const pid = pidOf(pidfd);
+    // Everything up to the name may hold spaces (man 5 proc).
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+      .replace(/^.*\) /s, '')
+      .split(' ');
+    const [state, threads, status] = [fields[0], fields[17], fields[49]];
+    // Other threads may outlive the first one. The number is not another process's if it is still this one's.
+    return state === 'Z' && threads === '1' && pidOf(pidfd) === pid ? Number(status) : undefined;
+  } catch {
+    return undefined; // It was waited for.
+  }
+}
+
+function pidOf(pidfd: number): string | undefined {
+  return /^Pid:\t(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${pidfd}`, 'utf8'))?.[1];
 }
