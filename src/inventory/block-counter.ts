@@ -39,7 +39,10 @@ export class BlockCounter {
 
   *#walk(path: string): Generator<WalkedEntry> {
     try {
-      yield* walkTree(path, ({ dev, ino }) => dev === this.device && !this.apart.has(ino));
+      yield* walkTree(path, {
+        enters: ({ dev, ino }) => dev === this.device && !this.apart.has(ino),
+        tooDeep: 'left',
+      });
     } catch (error) {
       // The entry was removed after it was listed.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;

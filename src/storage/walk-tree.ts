@@ -4,7 +4,8 @@
  * worker threads.
  */
 import { closeSync, constants, openSync, readdirSync, type BigIntStats } from 'node:fs';
-import { fsPath } from './byte-path.js';
+import { internal } from '../errors/engine-error.js';
+import { fsPath, toText } from './byte-path.js';
 import { statOf } from './stat-of.js';
 
 export interface WalkedEntry {
@@ -15,6 +16,7 @@ export interface WalkedEntry {
   readonly stat: BigIntStats;
 }
 
+const SHOWN_BYTES = 100;
 const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 interface Level {
@@ -24,12 +26,28 @@ interface Level {
   readonly names: string[];
 }
 
+export interface WalkOptions {
+  /** Tells whether a directory below the root is entered. Default: all are. */
+  readonly enters?: (stat: BigIntStats) => boolean;
+  /** The content of directories whose own path is as long as paths may be ends the walk, or is left out. */
+  readonly tooDeep?: 'refused' | 'left';
+}
+
+/**
+ * Programs reach nothing by a longer path, and a container that makes directories in each other without end must not
+ * take all descriptors of the daemon, nor its memory.
+ */
+const MAX_PATH_BYTES = 4096;
+
 /**
  * Returns everything below `root` (a byte string) but not the root: directories before what is in them, names in the
  * order of their bytes. Entries that vanish during the walk are left out. One descriptor is open per level.
- * @param enters tells whether a directory below the root is entered. Default: all are.
+ * @throws EngineError code ENAMETOOLONG for a directory that is too deep.
  */
-export function* walkTree(root: string, enters: (stat: BigIntStats) => boolean = () => true): Generator<WalkedEntry> {
+export function* walkTree(
+  root: string,
+  { enters = () => true, tooDeep = 'refused' }: WalkOptions = {},
+): Generator<WalkedEntry> {
   const levels: Level[] = [];
   try {
     levels.push(openLevel(root, ''));
@@ -46,6 +64,10 @@ export function* walkTree(root: string, enters: (stat: BigIntStats) => boolean =
       const path = level.prefix + name;
       yield { path, at, stat };
       if (!stat.isDirectory() || !enters(stat)) continue;
+      if (path.length >= MAX_PATH_BYTES) {
+        if (tooDeep === 'left') continue;
+        throw internal(`file name too long: ${toText(path.slice(0, SHOWN_BYTES))}…`, { code: 'ENAMETOOLONG' });
+      }
       const below = tryOpen(at, `${path}/`);
       if (below) levels.push(below);
     }

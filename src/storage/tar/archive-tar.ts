@@ -39,7 +39,7 @@ export function contentsTar(
   return pack(memory, function* (buffer) {
     const writer = new EntryWriter(buffer, idMaps);
     writer.mtimeSeconds = mtimeSeconds;
-    for (const entry of walkTree(directory)) yield* writer.write(entry, entry.path);
+    for (const entry of walkTree(directory, { tooDeep: 'left' })) yield* writer.write(entry, entry.path);
     yield END_OF_ARCHIVE;
   });
 }
@@ -48,7 +48,7 @@ function* entries(source: TarSource, name: string, writer: EntryWriter): Generat
   const own = name === '/' ? '' : name;
   yield* writer.write(source, own);
   if (source.stat.isDirectory()) {
-    for (const entry of walkTree(source.at)) yield* writer.write(entry, `${own}/${entry.path}`);
+    for (const entry of walkTree(source.at, { tooDeep: 'left' })) yield* writer.write(entry, `${own}/${entry.path}`);
   }
   yield END_OF_ARCHIVE;
 }

@@ -1,7 +1,7 @@
 /** Worker task: deletes directory trees of any size. */
-import { rmSync } from 'node:fs';
 import { deleteSubvolume, isBtrfs, isSubvolumeRoot } from '../../sys/btrfs/subvolumes.js';
 import { fsPath, toBytePath } from '../byte-path.js';
+import { removeTree } from '../remove-tree.js';
 import { statOf } from '../stat-of.js';
 import { walkTree } from '../walk-tree.js';
 
@@ -9,11 +9,11 @@ import { walkTree } from '../walk-tree.js';
 export function removeTrees({ paths }: { readonly paths: readonly string[] }): void {
   for (const path of paths) {
     try {
-      rmSync(path, { recursive: true, force: true });
+      removeTree(toBytePath(path));
     } catch (error) {
       // On btrfs everybody can make subvolumes, and those that are read-only do not go like directories.
       if (!statOf(toBytePath(path)) || !isBtrfs(path) || !deleteSubvolumes(toBytePath(path))) throw error;
-      rmSync(path, { recursive: true, force: true });
+      removeTree(toBytePath(path));
     }
   }
 }
@@ -23,7 +23,7 @@ function deleteSubvolumes(path: string): boolean {
   if (deleteSubvolume(fsPath(path))) return true;
   let isAny = false;
   // Those in others go with them.
-  for (const { at, stat } of walkTree(path, (below) => !isSubvolumeRoot(below)))
+  for (const { at, stat } of walkTree(path, { enters: (below) => !isSubvolumeRoot(below), tooDeep: 'left' }))
     if (isSubvolumeRoot(stat)) isAny = deleteSubvolume(fsPath(at)) || isAny;
   return isAny;
 }

@@ -6,7 +6,7 @@ import { walkTree } from '../walk-tree.js';
 export function treeSize({ path }: { readonly path: string }): number {
   const counted = new Set<bigint>();
   let total = 0n;
-  for (const { stat } of walkTree(toBytePath(path))) {
+  for (const { stat } of walkTree(toBytePath(path), { tooDeep: 'left' })) {
     if (!stat.isFile() || (stat.nlink > 1n && counted.has(stat.ino))) continue;
     if (stat.nlink > 1n) counted.add(stat.ino);
     total += stat.size;

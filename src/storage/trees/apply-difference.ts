@@ -2,11 +2,12 @@
  * Carries out a difference on a whole tree, for drivers whose layers are trees. Synchronous, for worker threads. Paths
  * are byte strings.
  */
-import { linkSync, mkdirSync, rmSync, type BigIntStats } from 'node:fs';
+import { linkSync, mkdirSync, type BigIntStats } from 'node:fs';
 import { removeXattr } from '../../sys/files/xattr.js';
 import { fsPath } from '../byte-path.js';
 import { contentXattrs, copyAttributes, copyInode, copyPassingInode } from '../copy-attributes.js';
 import { isOpaque, isWhiteout } from '../layers/marks.js';
+import { removeTree } from '../remove-tree.js';
 import { statOf } from '../stat-of.js';
 import { walkOwnTree, walkTree } from '../walk-tree.js';
 
@@ -28,7 +29,7 @@ export function applyDifference(difference: string, tree: string, passed?: (stat
     const to = `${tree}/${path}`;
     const taken = made.has(path.slice(0, Math.max(path.lastIndexOf('/'), 0))) ? undefined : statOf(to);
     if (stat.isDirectory()) {
-      if (taken && (!taken.isDirectory() || isOpaque(at))) clear(to);
+      if (taken && (!taken.isDirectory() || isOpaque(at))) removeTree(to);
       if (!taken?.isDirectory() || isOpaque(at)) {
         mkdirSync(fsPath(to), { mode: 0o700 });
         made.add(path);
@@ -36,7 +37,7 @@ export function applyDifference(difference: string, tree: string, passed?: (stat
       directories.push({ path, stat });
       continue;
     }
-    if (taken) clear(to);
+    if (taken) removeTree(to);
     if (isWhiteout(stat)) continue;
     const first = links.get(stat.ino);
     if (first !== undefined) linkSync(fsPath(first), fsPath(to));
@@ -46,10 +47,6 @@ export function applyDifference(difference: string, tree: string, passed?: (stat
   // Last, because what is made in a directory changes its times.
   for (const { path, stat } of directories.toReversed())
     replaceAttributes(`${difference}/${path}`, stat, `${tree}/${path}`);
-}
-
-function clear(at: string): void {
-  rmSync(fsPath(at), { recursive: true, force: true });
 }
 
 /** Gives `to` the attributes of `from`, and no others that belong to the content of a file. */

@@ -2,10 +2,11 @@
  * Carries out a difference on the whole tree that it was unpacked in, by moving its entries. Synchronous, for worker
  * threads. Paths are byte strings.
  */
-import { readdirSync, renameSync, rmdirSync, rmSync, unlinkSync, type BigIntStats } from 'node:fs';
+import { readdirSync, renameSync, rmdirSync, unlinkSync, type BigIntStats } from 'node:fs';
 import { fsPath } from '../byte-path.js';
 import { copyTimes } from '../copy-attributes.js';
 import { isOpaque, isWhiteout, makeTransparent } from '../layers/marks.js';
+import { removeTree } from '../remove-tree.js';
 import { statOf } from '../stat-of.js';
 import { replaceAttributes } from './apply-difference.js';
 
@@ -38,7 +39,7 @@ export function moveDifference(difference: string, tree: string): void {
 
 /** Moves an entry to a name of which nothing below is left. */
 function put(from: string, stat: BigIntStats, to: string, taken: BigIntStats | undefined): void {
-  if (taken?.isDirectory()) rmSync(fsPath(to), { recursive: true, force: true });
+  if (taken?.isDirectory()) removeTree(to);
   else if (taken) unlinkSync(fsPath(to));
   if (isWhiteout(stat)) {
     unlinkSync(fsPath(from));

@@ -14,6 +14,7 @@ import {
   setReadOnly,
 } from '../../../sys/btrfs/subvolumes.js';
 import { toBytePath } from '../../byte-path.js';
+import { removeTree } from '../../remove-tree.js';
 import { layerGone } from '../../storage-error.js';
 import { removeTrees } from '../../tasks/remove-trees.js';
 import { applyDifference } from '../../trees/apply-difference.js';
@@ -61,7 +62,7 @@ export function sealLayer({ difference, parent, tree }: SealInput): void {
     const own = isSubvolume(difference) ? new BlockSum() : undefined;
     applyDifference(toBytePath(difference), toBytePath(tree), (stat) => own?.add(stat));
     noteOwn(own, dirname(tree));
-    if (!deleteSubvolume(difference)) rmSync(difference, { recursive: true });
+    if (!deleteSubvolume(difference)) removeTree(toBytePath(difference));
   }
   setReadOnly(tree, true);
 }

@@ -12,7 +12,7 @@ export function ownBytes(directory: string): number {
   const linked = new Set<bigint>();
   let total = 0n;
   try {
-    for (const { stat } of walkTree(toBytePath(files))) {
+    for (const { stat } of walkTree(toBytePath(files), { tooDeep: 'left' })) {
       if (stat.nlink > 1n && !stat.isDirectory()) {
         if (linked.has(stat.ino)) continue;
         linked.add(stat.ino);

@@ -1,0 +1,53 @@
+/** Containers that make files without end, in number or in depth, harm neither the daemon nor the disk. */
+import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import { makeDeep } from '../support/deep-directories.js';
+import { engineOk } from '../support/engine-commands.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { call } from '../support/http.js';
+import { waitFor } from '../support/wait.js';
+
+const skip = process.env['ENGINE_UNDER_TEST'] === 'dockerd' && 'it tells nothing of what is still to be deleted';
+/** The kernel takes paths of 4096 bytes. */
+const LEVELS = 4000;
+const cleanup = new Cleanup();
+let engine: Engine;
+let image: string;
+
+before(async () => {
+  ({ engine, image } = await startEngineWithImage(cleanup));
+});
+after(() => cleanup.run());
+
+const ok = (...args: string[]): Promise<string> => engineOk(engine, args);
+
+/** Starts a container with a volume, and returns the place of its root. */
+async function start(name: string): Promise<string> {
+  await ok('run', '-d', '--name', name, '-v', `${name}:/volume`, image, 'sleep', '1000');
+  return `/proc/${await ok('inspect', '-f', '{{.State.Pid}}', name)}/root`;
+}
+
+test(
+  'directories that no path can name are left out or refused, and deleted with their container',
+  { skip },
+  async () => {
+    const root = await start('deep');
+    mkdirSync(`${root}/deep`);
+    for (const place of ['deep', 'volume']) makeDeep(`${root}/${place}`, LEVELS);
+    const changes = await call(engine.socketPath, 'GET', '/containers/deep/changes');
+    assert.match(changes.text, /^\{"message":"file name too long: deep\/d\/d\/.{1,200}…"\}\n$/);
+    assert.equal(changes.status, 500);
+    const sized = await call(engine.socketPath, 'GET', '/containers/deep/json?size=1');
+    assert.equal(sized.status, 200, sized.text);
+    await ok('rm', '-f', 'deep');
+    await ok('volume', 'rm', 'deep');
+    await waitFor('all of it to be deleted', async () => {
+      const { text } = await call(engine.socketPath, 'GET', '/system/df?type=container');
+      const { DataRoot } = JSON.parse(text) as { DataRoot: { Kinds: readonly { Kind: string }[] } };
+      return !DataRoot.Kinds.some(({ Kind }) => Kind === 'trash');
+    });
+  },
+);
