@@ -38,7 +38,12 @@ const RECOVER: readonly Step[] = [
 const OPEN: readonly Step[] = [steps.connectAuthorization, steps.serveMetrics, steps.openListeners];
 
 /** At last begins what the daemon does beside its requests. */
-const SERVE: readonly Step[] = [steps.releaseMemoryWhenIdle, steps.startGarbageCollection, steps.keepReserve];
+const SERVE: readonly Step[] = [
+  steps.releaseMemoryWhenIdle,
+  steps.startGarbageCollection,
+  steps.clearTornWrites,
+  steps.keepReserve,
+];
 
 export interface Engine {
   /** Resolves when the daemon has ended: with the error if it could not start. */

@@ -1,4 +1,5 @@
 /** The steps of a start. engine.ts says in which order they are taken. */
+import { join } from 'node:path';
 import type { LoadedRecords } from './actors/container/records.js';
 import { removeAnonymousVolumes, removeNewVolumes } from './actors/container/mounts/mounts.js';
 import { clearRoots } from './actors/container/mounts/root-place.js';
@@ -12,6 +13,7 @@ import { messageOf } from './errors/engine-error.js';
 import { platformsOf } from './images/platform.js';
 import { PREDEFINED } from './network/predefined.js';
 import type { Logger } from './ports/logger.js';
+import { removeTornWrites } from './sys/files/torn-writes.js';
 import { releaseWhenIdle } from './sys/process/memory.js';
 
 /** The daemon between start and end: its parts, and what each step leaves for later ones. */
@@ -173,6 +175,16 @@ export const releaseMemoryWhenIdle: Step = (life) => {
 export const startGarbageCollection: Step = ({ parts }) => {
   parts.garbage.start();
   parts.builder.cacheGarbage.schedule();
+};
+
+/** Does it while the daemon serves, because nobody takes them for what they were to become. */
+export const clearTornWrites: Step = ({ parts: { base, drivers } }) => {
+  const { dataRoot, supervisorRoot, execRoot } = base;
+  const within = (path: string): string => join(dataRoot, path);
+  const parents = [drivers.records.root, ...['volumes', 'plugins', 'builder/history'].map(within)];
+  removeTornWrites([dataRoot, supervisorRoot, execRoot, within('network')], parents).catch((error: unknown) =>
+    base.log.error({ err: error }, 'what a killed daemon was writing is not removed'),
+  );
 };
 
 export const keepReserve: Step = ({ parts }) => parts.base.reserve.keep();

@@ -270,3 +270,17 @@ test('a pull that was half done can be repeated and completes', async () => {
     await lying.stop();
   }
 });
+
+test('what was being written when the daemon was killed is removed by the next one', async () => {
+  const id = await ok('create', registry.reference, 'true');
+  await ok('volume', 'create', 'torn');
+  await engine.stop('SIGKILL');
+  const records = ['data/engine-id.json', 'data/network/predefined.json', `data/containers/${id}/container.json`];
+  const torn = [...records, 'data/volumes/torn/volume.json'].map((path) =>
+    join(engine.dir, `${path}.tmp-0123456789ab`),
+  );
+  for (const path of torn) writeFileSync(path, '{');
+  await engine.start();
+  await waitFor('them to go', () => !torn.some((path) => existsSync(path)));
+  await ok('volume', 'rm', 'torn');
+});
