@@ -48,7 +48,14 @@ const SHARING = [
     ...['streams/ends-of-runs', 'streams/logs-options'],
   ],
   [
-    ...['build/remote-bake', 'build/calls', 'build/classic-build', 'images/registry-api', 'streams/stream-files'],
+    ...[
+      'build/remote-bake',
+      'build/calls',
+      'build/classic-build',
+      'build/classic-stream',
+      'images/registry-api',
+      'streams/stream-files',
+    ],
     ...['security/one-line', 'security/hostile-patterns', 'security/inherited-names', 'security/known-overloads'],
     ...['security/hostile-documents', 'security/cost-fuzz'],
   ],

@@ -2,33 +2,30 @@
  * The classic builder: one step after the other, each of which leaves an image. It says what it does in the words that
  * clients look for.
  */
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { randomBytes } from 'node:crypto';
 import type {
   AddInstruction,
   CopyInstruction,
   Dockerfile,
   Instruction,
   RunInstruction,
+  Stage,
 } from '../../build/dockerfile/ast.js';
 import { partsAtLines } from '../../build/dockerfile/dockerfile-error.js';
-import { namedBy } from '../../build/dockerfile/ignore-file.js';
 import { PortBudget } from '../../build/dockerfile/ports.js';
 import { isProxyArg, StageScope } from '../../build/dockerfile/scope.js';
 import type { ResolvedStage, StageGraph, StageSource } from '../../build/dockerfile/stage-graph.js';
 import type { SourceTree } from '../../build/files/copy-files.js';
-import { orNoFile } from '../../build/files/small-file.js';
-import { EngineError, invalid, notImplemented } from '../../errors/engine-error.js';
+import { EngineError, invalid, isEngineError, notImplemented } from '../../errors/engine-error.js';
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
-import type { BuildSources } from '../../ports/build-sources.js';
-import type { BuildRequest, BuildResult, ContextTree } from '../../ports/build.js';
-import type { LayerInfo, LayerStore } from '../../ports/storage.js';
+import type { BuildRequest, BuildResult } from '../../ports/build.js';
+import type { LayerInfo } from '../../ports/storage.js';
 import { inTurns } from '../../text/turns.js';
-import { detachMount } from '../../sys/mount/mount.js';
 import { baseImage, type BaseImageDeps } from './base-image.js';
 import { ClassicCache } from './classic-cache.js';
 import { ClassicImages, emptyState, stateOf } from './classic-images.js';
 import type { ClassicPlan } from './classic-plan.js';
+import { ClassicSources, type ClassicSourcesDeps } from './classic-sources.js';
 import { configStep } from './config-steps.js';
 import {
   absolutePath,
@@ -41,17 +38,20 @@ import {
   directoryLayer,
   refuseOutside,
 } from './copy-step.js';
-import { downloadFile, isAddress } from './download-file.js';
-import { COMMAND_FAILED, runContainer, type RunDeps } from './run-container.js';
+import { isAddress } from './download-file.js';
+import { COMMAND_FAILED, createContainer, runContainer, type RunDeps } from './run-container.js';
 import { type BuiltStage, shellOf, type StageState } from './stage-state.js';
 import { StepLayers } from './step-layers.js';
 import { basePlatform, type TargetPlatform } from './target-platform.js';
 
-export interface ClassicDeps extends BaseImageDeps, CopyDeps, RunDeps {
-  readonly layers: LayerStore;
-  readonly sources: BuildSources;
+export interface ClassicDeps extends BaseImageDeps, ClassicSourcesDeps, CopyDeps, RunDeps {
   readonly emit: ImageEmit;
-  readonly tmpDir: string;
+}
+
+/** A stage between two steps. */
+interface Work {
+  state: StageState;
+  usesCache: boolean;
 }
 
 const short = (id: string): string => id.replace(/^sha256:/, '').slice(0, 12);
@@ -61,14 +61,13 @@ export class ClassicBuild {
   readonly #cache: ClassicCache;
   readonly #platform: TargetPlatform;
   readonly #layers: StepLayers;
+  readonly #sources: ClassicSources;
   readonly #dockerfile: Dockerfile;
   readonly #graph: StageGraph;
   readonly #built = new Map<number, BuiltStage>();
   readonly #usedArgs = new Set<string>();
   readonly #ports = new PortBudget();
-  readonly #cleanup: (() => Promise<unknown>)[] = [];
-  #tree: Promise<ContextTree> | undefined;
-  #ignore: Promise<readonly string[]> | undefined;
+  readonly #held: (() => void)[] = [];
   #step = 0;
   #steps = 0;
 
@@ -81,6 +80,7 @@ export class ClassicBuild {
     this.#images = new ClassicImages(deps.images, deps.emit);
     this.#cache = new ClassicCache(deps, this.#images, request);
     this.#layers = new StepLayers(deps.layers);
+    this.#sources = new ClassicSources(deps, request, this.#layers, signal);
     this.#dockerfile = dockerfile;
     this.#graph = graph;
     this.#platform = platform;
@@ -94,15 +94,14 @@ export class ClassicBuild {
     try {
       for (const { original, args } of globalArgs) {
         this.#announce(original);
-        this.#say('\n');
         for (const { key } of args) this.#usedArgs.add(key);
       }
       for (const stage of stages) await this.#buildStage(stage);
       const last = this.#built.get(this.#graph.target)?.state;
       if (last?.image === undefined) throw invalid('No image was generated. Is your Dockerfile empty?');
-      const unusedArgs = [...this.request.buildArgs.keys()].filter(
-        (key) => !this.#usedArgs.has(key) && !isProxyArg(key),
-      );
+      const unusedArgs = [...this.request.buildArgs.keys()]
+        .filter((key) => !this.#usedArgs.has(key) && !isProxyArg(key))
+        .toSorted();
       if (unusedArgs.length > 0)
         this.#say(`[Warning] One or more build-args [${unusedArgs.join(' ')}] were not consumed\n`);
       this.#say(`Successfully built ${short(last.image)}\n`);
@@ -110,7 +109,8 @@ export class ClassicBuild {
         if (output.kind === 'image') for (const name of output.names) await this.#tag(name, last.image);
       return { platforms: [], imageId: last.image, unusedArgs, release: () => Promise.resolve() };
     } finally {
-      for (const clean of this.#cleanup.splice(0).toReversed()) await clean().catch(() => undefined);
+      await this.#sources.close();
+      for (const letGo of this.#held.splice(0)) letGo();
       await this.#layers.release();
     }
   }
@@ -125,7 +125,10 @@ export class ClassicBuild {
 
   async #buildStage(resolved: ResolvedStage): Promise<void> {
     const { stage } = resolved;
+    const isTaken = this.#graph.stages.slice(0, stage.index).some(({ stage: { name } }) => name === stage.name);
+    if (stage.name !== '' && isTaken) throw invalid(`${stage.name} stage name already used`);
     this.#announce(stage.original);
+    this.#refuse(stage);
     let state = await this.#begin(resolved);
     const parent = resolved.base.kind === 'stage' ? this.#built.get(resolved.base.index)?.scope : undefined;
     const imageEnv = (state.config.Env ?? []).map((entry): [string, string] => {
@@ -138,16 +141,23 @@ export class ClassicBuild {
     const scope = await inTurns(partsAtLines(stage.lines, made), this.signal);
     const triggers = state.config.OnBuild ?? [];
     if (triggers.length > 0) {
-      this.#say(`# Executing ${triggers.length} build trigger${triggers.length > 1 ? 's' : ''}\n`);
+      this.#say(`# Executing ${triggers.length} build trigger`);
+      if (triggers.length > 1) this.#say('s');
+      this.#say('\n');
       await inTurns(this.#graph.addTriggers(stage.index, triggers), this.signal);
       state = { ...state, config: { ...state.config, OnBuild: null } };
     }
-    const work = { state, usesCache: this.request.noCache === undefined };
-    for (const [index, instruction] of resolved.instructions.entries()) {
-      if (index >= resolved.triggers) this.#announce(instruction.original);
+    const work: Work = { state, usesCache: this.request.noCache === undefined };
+    const perform = async (instruction: Instruction): Promise<void> => {
       this.signal.throwIfAborted();
       await this.#perform(work, scope, instruction, resolved);
-      if (work.state.image !== undefined) this.#say(` ---> ${short(work.state.image)}\n`);
+    };
+    for (const trigger of resolved.instructions.slice(0, resolved.triggers)) await perform(trigger);
+    this.#sayImage(work);
+    for (const instruction of resolved.instructions.slice(resolved.triggers)) {
+      this.#announce(instruction.original);
+      await perform(instruction);
+      this.#sayImage(work);
     }
     if (stage.index === this.#graph.target) await this.#addLabels(work);
     this.#built.set(stage.index, { state: work.state, scope });
@@ -155,37 +165,31 @@ export class ClassicBuild {
     if (image !== undefined) this.request.observer.classic({ kind: 'stage', imageId: image });
   }
 
+  #refuse(part: Stage | Instruction): void {
+    const failure = this.#graph.failureOf(part);
+    if (failure !== undefined) throw failure;
+  }
+
   async #begin({ base, platform }: ResolvedStage): Promise<StageState> {
     if (base.kind === 'stage') {
       const built = this.#built.get(base.index);
       if (!built) throw invalid('a stage is based on one that is not built');
-      this.#say(` ---> ${short(built.state.image ?? '')}\n`);
       return { ...built.state, hasOwnCmd: false };
     }
     if (base.kind === 'context') throw notImplemented('named contexts need BuildKit');
-    if (base.kind === 'scratch') {
-      this.#say(' ---> \n');
-      return emptyState(this.#platform);
-    }
-    const image = await this.#image(base.name, platform);
-    this.#say(` ---> ${short(image.id)}\n`);
-    return stateOf(image, { hasOwnCmd: false });
+    if (base.kind === 'scratch') return emptyState(this.#platform);
+    return stateOf(await this.#image(base.name, platform), { hasOwnCmd: false });
   }
 
   async #image(name: string, platform = basePlatform(this.#platform)): ReturnType<typeof baseImage> {
     const onLine = (text: string): void => this.request.observer.classic({ kind: 'progress', text });
     const image = await baseImage(this.deps, { name, platform, onLine }, this.request, this.signal);
-    const letGo = this.deps.images.hold(image.id);
-    this.#cleanup.push(async () => letGo());
+    this.#held.push(this.deps.images.hold(image.id));
     return image;
   }
 
-  async #perform(
-    work: { state: StageState; usesCache: boolean },
-    scope: StageScope,
-    written: Instruction,
-    resolved: ResolvedStage,
-  ): Promise<void> {
+  async #perform(work: Work, scope: StageScope, written: Instruction, resolved: ResolvedStage): Promise<void> {
+    this.#refuse(written);
     const instruction = await inTurns(scope.next(written), this.signal);
     if (instruction.kind === 'ARG') for (const { key } of instruction.args) this.#usedArgs.add(key);
     if (instruction.kind === 'RUN') return this.#run(work, scope, instruction);
@@ -194,30 +198,56 @@ export class ClassicBuild {
     if (instruction.kind === 'WORKDIR') {
       const path = absolutePath(work.state, instruction.path);
       const state = { ...work.state, config: { ...work.state.config, WorkingDir: path } };
-      return this.#commit(work, state, [...shellOf(state.config), `#(nop) WORKDIR ${path}`], () =>
+      return this.#configure(work, state, [...shellOf(state.config), `#(nop) WORKDIR ${path}`], () =>
         path === '/' ? Promise.resolve(undefined) : directoryLayer(this.deps, this.#layers, state, path),
       );
     }
     if (instruction.kind === 'EXPOSE') this.#ports.spend(instruction.ports);
     const { state, said } = configStep(work.state, instruction, written);
     const command = [...shellOf(state.config), '#(nop) ', said];
-    return this.#commit(work, state, command, () => Promise.resolve(undefined));
+    return this.#configure(work, state, command);
   }
 
-  async #addLabels(work: { state: StageState; usesCache: boolean }): Promise<void> {
+  async #addLabels(work: Work): Promise<void> {
     for (const [key, value] of [...this.request.labels].sort(([a], [b]) => (a < b ? -1 : 1))) {
       this.#announce(`LABEL ${key}=${value}`);
       const Labels = { ...work.state.config.Labels, [key]: value };
       const state = { ...work.state, config: { ...work.state.config, Labels } };
       const command = [...shellOf(state.config), '#(nop) ', `LABEL ${key}=${value}`];
-      await this.#commit(work, state, command, async () => undefined);
-      this.#say(` ---> ${short(work.state.image ?? '')}\n`);
+      await this.#configure(work, state, command);
+      this.#sayImage(work);
     }
+  }
+
+  /**
+   * The same for a step that dockerd makes a container for, which is never started. Here there is one only if it is to
+   * stay.
+   */
+  async #configure(
+    work: Work,
+    state: StageState,
+    command: readonly string[],
+    make: () => Promise<LayerInfo | undefined> = async () => undefined,
+  ): Promise<void> {
+    if (await this.#fromCache(work, state, command)) return;
+    const isRemoved = this.#removes || state.image === undefined;
+    const container = isRemoved
+      ? randomBytes(32).toString('hex')
+      : await createContainer(this.deps, { image: state.image, state, argv: command, settings: this.request.run });
+    this.#say(` ---> Running in ${short(container)}\n`);
+    work.state = await this.#images.commit({ state, command, layer: await make(), container });
+    if (this.#removes) this.#sayRemoved(container);
+  }
+
+  /** Containers of steps that have succeeded are removed. */
+  get #removes(): boolean {
+    const { classic } = this.request;
+    return classic?.removeContainers === true || classic?.forceRemove === true;
   }
 
   /** Takes the image that the same step left before, or makes a new one. The state is the one after the step. */
   async #commit(
-    work: { state: StageState; usesCache: boolean },
+    work: Work,
     state: StageState,
     command: readonly string[],
     make: () => Promise<LayerInfo | undefined>,
@@ -226,24 +256,16 @@ export class ClassicBuild {
     work.state = await this.#images.commit({ state, command, layer: await make(), container: '' });
   }
 
-  async #fromCache(
-    work: { state: StageState; usesCache: boolean },
-    state: StageState,
-    command: readonly string[],
-  ): Promise<boolean> {
+  async #fromCache(work: Work, state: StageState, command: readonly string[]): Promise<boolean> {
     const image = work.usesCache ? await this.#cache.find(state, command) : undefined;
-    work.usesCache = image !== undefined || state.image === undefined ? work.usesCache : false;
+    work.usesCache &&= image !== undefined;
     if (image === undefined) return false;
     this.#say(' ---> Using cache\n');
     work.state = { ...stateOf(image, state), author: state.author };
     return true;
   }
 
-  async #run(
-    work: { state: StageState; usesCache: boolean },
-    scope: StageScope,
-    { command, flags }: RunInstruction,
-  ): Promise<void> {
+  async #run(work: Work, scope: StageScope, { command, flags }: RunInstruction): Promise<void> {
     const [flag] = flags;
     if (flag !== undefined) {
       throw invalid(
@@ -289,19 +311,15 @@ export class ClassicBuild {
     }
     const layer = await this.#layers.commit(id);
     work.state = await this.#images.commit({ state, command: shown, layer, container: id });
-    if (classic?.removeContainers || classic?.forceRemove) await this.#remove(id);
+    if (this.#removes) await this.#remove(id);
   }
 
   async #remove(id: string): Promise<void> {
     await this.deps.containers.remove(id, { force: true, volumes: true });
-    this.#say(` ---> Removed intermediate container ${short(id)}\n`);
+    this.#sayRemoved(id);
   }
 
-  async #copy(
-    work: { state: StageState; usesCache: boolean },
-    instruction: AddInstruction | CopyInstruction,
-    from: StageSource | undefined,
-  ): Promise<void> {
+  async #copy(work: Work, instruction: AddInstruction | CopyInstruction, from: StageSource | undefined): Promise<void> {
     const { kind, chmod, inlineFiles, sources, destination } = instruction;
     if (chmod !== '' || inlineFiles.length > 0) {
       throw invalid(
@@ -315,15 +333,12 @@ export class ClassicBuild {
     refuseOutside(kind, sources);
     try {
       const root = from === undefined ? undefined : await this.#rootOf(from);
-      const treeOf = async (source: string): Promise<SourceTree> =>
-        kind === 'ADD' && isAddress(source)
-          ? this.#download(source, instruction)
-          : {
-              root: root ?? (await this.#context()).directory,
-              sources: [source],
-              ignore: root === undefined ? await this.#ignored() : [],
-              exclude: [],
-            };
+      const treeOf = async (source: string): Promise<SourceTree> => {
+        if (kind === 'ADD' && isAddress(source)) return this.#sources.download(source, instruction);
+        return root === undefined
+          ? this.#sources.ofContext(source)
+          : { root, sources: [source], ignore: [], exclude: [] };
+      };
       const trees: SourceTree[] = [];
       for (const source of sources) trees.push(await treeOf(source));
       const plan: CopyPlan = {
@@ -345,49 +360,29 @@ export class ClassicBuild {
     }
   }
 
-  async #download(url: string, { destination, checksum }: AddInstruction): Promise<SourceTree> {
-    const { observer } = this.request;
-    const order = { url, checksum, destination, onEvent: observer.classic.bind(observer) };
-    const loaded = await downloadFile(this.deps.sources, order, this.signal);
-    this.#cleanup.push(() => loaded.release());
-    return { root: loaded.directory, sources: [loaded.path], ignore: [], exclude: [], unpacks: false };
-  }
-
-  #context(): Promise<ContextTree> {
-    this.#tree ??= this.request.context.tree({ ignore: [], follow: [] }, this.signal);
-    return this.#tree;
-  }
-
-  /** The client has left out what its ignore file names; only the two files themselves it had to send. */
-  #ignored(): Promise<readonly string[]> {
-    const files = ['.dockerignore', this.request.dockerfile.name];
-    this.#ignore ??= orNoFile(this.request.context.readFile('.dockerignore')).then((text) =>
-      namedBy(text ?? '', files),
-    );
-    return this.#ignore;
-  }
-
-  /** Mounts the files of a stage or an image for reading, until the build ends. */
   async #rootOf(from: StageSource): Promise<string> {
-    let topLayer: StageState['topLayer'];
-    if (from.kind === 'stage') topLayer = this.#built.get(from.index)?.state.topLayer;
-    else if (from.kind === 'image') topLayer = (await this.#image(from.name, undefined)).topLayer;
-    else throw invalid(`invalid from flag value ${from.kind}`);
-    const place = await mkdtemp(join(this.deps.tmpDir, 'build-from-'));
-    this.#cleanup.push(() => rm(place, { recursive: true, force: true, maxRetries: 0 }));
-    const root = join(place, 'root');
-    await mkdir(root);
-    if (topLayer === undefined) return root;
-    this.#layers.hold(topLayer);
-    await this.deps.layers.mountImage(topLayer, root);
-    this.#cleanup.push(() => detachMount(root));
-    return root;
+    if (from.kind === 'stage') return this.#sources.rootOf(this.#built.get(from.index)?.state.topLayer);
+    if (from.kind !== 'image') throw invalid(`invalid from flag value ${from.kind}`);
+    const image = await this.#image(from.name, undefined).catch((error: unknown) => {
+      if (!isEngineError(error) || error.kind === 'cancelled') throw error;
+      const message = `invalid from flag value ${from.written}: ${error.message}`;
+      throw new EngineError(error.kind, message, { cause: error });
+    });
+    return this.#sources.rootOf(image.topLayer);
   }
 
   #announce(original: string): void {
     this.#step++;
     this.#say(`Step ${this.#step}/${this.#steps} : ${original}`);
     this.#say('\n');
+  }
+
+  #sayImage({ state: { image } }: Work): void {
+    this.#say(` ---> ${short(image ?? '')}\n`);
+  }
+
+  #sayRemoved(container: string): void {
+    this.#say(` ---> Removed intermediate container ${short(container)}\n`);
   }
 
   #say(text: string): void {

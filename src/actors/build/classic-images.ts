@@ -32,17 +32,22 @@ export class ClassicImages {
 
   /** Returns the newest image that the same step has made of the same image. */
   async cached(state: StageState, command: readonly string[]): Promise<Image | undefined> {
-    if (state.image === undefined) return undefined;
     const wanted = stepText(state, command);
     let found: Image | undefined;
-    for (const id of this.images.childrenOf(state.image)) {
-      const image = this.images.get(id);
-      if (image === undefined) continue;
+    for (const image of this.#after(state)) {
       const { container_config: before } = image.config as SteppedDocument;
       if (before === undefined || JSON.stringify(sorted(before)) !== wanted) continue;
       if (found === undefined || (image.config.created ?? '') > (found.config.created ?? '')) found = image;
     }
     return found;
+  }
+
+  /** Returns the images that may have been made by one step more. */
+  #after({ image: before }: StageState): Iterable<Image> {
+    // Images of other hosts have no parents, either.
+    if (before === undefined)
+      return this.images.list().filter(({ parent, config }) => parent === '' && config.history?.length === 1);
+    return this.images.childrenOf(before).flatMap((id) => this.images.get(id) ?? []);
   }
 
   /** Stores what a step has made, and tells of it. The parent is the image before it. */

@@ -1,6 +1,6 @@
 /** Reads the Dockerfile of a classic build, and finds its stages. */
 import type { Dockerfile } from '../../build/dockerfile/ast.js';
-import { readDockerfile } from '../../build/dockerfile/parse.js';
+import { readClassicDockerfile } from '../../build/dockerfile/parse.js';
 import { StageGraph } from '../../build/dockerfile/stage-graph.js';
 import type { BuildRequest } from '../../ports/build.js';
 import { inTurns } from '../../text/turns.js';
@@ -15,12 +15,12 @@ export interface ClassicPlan {
 
 /** @throws DockerfileError */
 export async function planClassic(request: BuildRequest, signal: AbortSignal): Promise<ClassicPlan> {
-  const dockerfile = await readDockerfile(request.dockerfile, signal);
+  const dockerfile = await readClassicDockerfile(request.dockerfile, signal);
   const platform = targetPlatform(request);
   const host = buildHost();
   const options = {
     target: request.target,
-    allowsIndex: true,
+    isClassic: true,
     buildArgs: request.buildArgs,
     host,
     buildPlatform: host,

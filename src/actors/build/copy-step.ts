@@ -51,7 +51,8 @@ export function copyLayer(
         trees,
         rootfs,
         destination: absolutePath(state, destination),
-        isIntoDirectory: /(?:^|\/)\.?\.?$/.test(destination),
+        // A destination that ends in `/.` may be a file for the classic builder.
+        isIntoDirectory: isClassic ? destination.endsWith('/') : /(?:^|\/)\.?\.?$/.test(destination),
         owner,
         ...(isClassic && { classic: { belongsToRoot } }),
         isMapped,

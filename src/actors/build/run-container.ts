@@ -13,14 +13,17 @@ export interface RunDeps {
   readonly ios: ContainerIoRegistry;
 }
 
-export interface RunCommand {
+export interface ContainerOfStep {
   /** The image that the container is made from. */
   readonly image: Digest;
   readonly state: StageState;
   readonly argv: readonly string[];
   /** Variables besides those of the image. */
-  readonly env: readonly string[];
+  readonly env?: readonly string[];
   readonly settings: RunSettings;
+}
+
+export interface RunCommand extends ContainerOfStep {
   /** Resolves when more output may come. */
   readonly output: (stream: 1 | 2, bytes: Buffer) => Promise<void>;
   readonly created: (id: string) => void;
@@ -29,12 +32,11 @@ export interface RunCommand {
 /** Code of the error about a command that has ended with the detail `exitCode`. */
 export const COMMAND_FAILED = 'COMMAND_FAILED';
 
-/** Runs the command and returns the container, which has ended, with its exit code. The caller removes it. */
-export async function runContainer(
-  { containers, ios }: RunDeps,
-  command: RunCommand,
-  signal: AbortSignal,
-): Promise<{ readonly id: string; readonly exitCode: number }> {
+/** Makes a container for a command, which is not started. Returns its ID. */
+export async function createContainer(
+  { containers }: Pick<RunDeps, 'containers'>,
+  command: ContainerOfStep,
+): Promise<string> {
   const { record } = await containers.create({
     name: undefined,
     platform: undefined,
@@ -44,7 +46,16 @@ export async function runContainer(
     endpoints: {},
     warnings: [],
   });
-  const { id } = record;
+  return record.id;
+}
+
+/** Runs the command and returns the container, which has ended, with its exit code. The caller removes it. */
+export async function runContainer(
+  { containers, ios }: RunDeps,
+  command: RunCommand,
+  signal: AbortSignal,
+): Promise<{ readonly id: string; readonly exitCode: number }> {
+  const id = await createContainer({ containers }, command);
   command.created(id);
   const end = (): void => void containers.kill(id, 9).catch(() => undefined);
   try {
@@ -84,7 +95,7 @@ function follow(ios: ContainerIoRegistry, id: string, stream: 1 | 2, output: Run
   });
 }
 
-function configOf({ image, state, argv, env, settings }: RunCommand): ContainerConfig {
+function configOf({ image, state, argv, env = [], settings }: ContainerOfStep): ContainerConfig {
   const { config } = state;
   return {
     Hostname: settings.hostname,

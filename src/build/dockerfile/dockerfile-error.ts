@@ -25,11 +25,11 @@ export function atLines<T>(lines: LineRange | undefined, part: () => T, prefix =
 }
 
 /** The same for a part that is done in turns. */
-export function* partsAtLines<T>(lines: LineRange, parts: Parts<T>): Parts<T> {
+export function* partsAtLines<T>(lines: LineRange | undefined, parts: Parts<T>, prefix = ''): Parts<T> {
   try {
     return yield* parts;
   } catch (error) {
-    throw located(error, lines);
+    throw located(error, lines, prefix);
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { inTurns, type Parts, whole } from '../../text/turns.js';
 import type { ArgInstruction, Dockerfile, Instruction, Stage } from './ast.js';
-import { atLines, DockerfileError } from './dockerfile-error.js';
+import { atLines, DockerfileError, partsAtLines } from './dockerfile-error.js';
 import { type Features, featuresOf, featuresOfImage } from './features.js';
 import { parseInstruction } from './instruction.js';
 import { nodeParts, readNodes } from './nodes.js';
@@ -34,10 +34,16 @@ export function readDockerfile({ text, syntax }: DockerfileText, signal?: AbortS
   return inTurns(dockerfileParts(text, syntax === undefined ? undefined : featuresOfImage(syntax)), signal);
 }
 
-function* dockerfileParts(source: Buffer | string, features?: Features): Parts<Dockerfile> {
+/** The same for the classic builder, which knows no other frontends. @throws DockerfileError in its words. */
+export function readClassicDockerfile({ text }: DockerfileText, signal?: AbortSignal): Promise<Dockerfile> {
+  return inTurns(dockerfileParts(text, NO_FEATURES, 'failed to parse Dockerfile: '), signal);
+}
+
+/** @param prefix of what is said about the lines before their instructions are understood. */
+function* dockerfileParts(source: Buffer | string, features?: Features, prefix = ''): Parts<Dockerfile> {
   const text = typeof source === 'string' ? source : source.toString('utf8');
   if (text === '') throw new DockerfileError('the Dockerfile cannot be empty');
-  const { nodes, directives, escape, emptyContinuations } = yield* nodeParts(text);
+  const { nodes, directives, escape, emptyContinuations } = yield* partsAtLines(undefined, nodeParts(text), prefix);
   if (nodes.length > MAX_INSTRUCTIONS)
     throw new DockerfileError(`Dockerfile has more than ${MAX_INSTRUCTIONS} instructions`);
   const allowed = features ?? featuresOf(text) ?? NO_FEATURES;

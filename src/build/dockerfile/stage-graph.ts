@@ -11,6 +11,7 @@ import { formatPlatform, type Host, parsePlatform, type Platform } from './platf
 import { familiarReference, normalizeReference } from './reference.js';
 import { type BuildArgs, environmentOf, globalScope, type GlobalScope, platformArgs } from './scope.js';
 import { NO_ENVIRONMENT, type ProcessedWord } from './shell-lexer.js';
+import { refuseCycles } from './stage-cycles.js';
 import { didYouMean } from './suggest.js';
 
 /** Where files come from: of a stage's base, of `--from`. */
@@ -48,8 +49,11 @@ export interface FromObserver {
 export interface GraphOptions {
   /** Empty means the last stage. */
   readonly target: string;
-  /** The classic builder also takes a number for a target. */
-  readonly allowsIndex?: boolean;
+  /**
+   * The classic builder takes names of stages in any case, files from earlier stages only, and says what is wrong with
+   * a FROM or a COPY when it comes to it.
+   */
+  readonly isClassic?: boolean;
   readonly buildArgs: BuildArgs;
   readonly host: Host;
   readonly buildPlatform: Platform;
@@ -65,13 +69,6 @@ export function defaultArgs({ stages }: Dockerfile, options: GraphOptions): Map<
   return platformArgs({ build, target }, options.target || (stages.at(-1)?.name ?? ''));
 }
 
-interface Step {
-  readonly index: number;
-  /** The instruction that needs this stage. */
-  readonly by: Instruction | undefined;
-  readonly next: Iterator<readonly [Instruction, number]>;
-}
-
 /** Instructions of the triggers of all stages together: each stage has those of its base anew. */
 const MAX_TRIGGERS = 10_000;
 
@@ -84,6 +81,7 @@ export class StageGraph {
   #triggers = 0;
   readonly #stages: Draft[] = [];
   readonly #byName = new Map<string, number>();
+  readonly #failures = new Map<Stage | Instruction, DockerfileError>();
 
   private constructor(
     private readonly dockerfile: Dockerfile,
@@ -114,12 +112,28 @@ export class StageGraph {
     this.#target = this.#findTarget();
     for (const stage of this.#stages) {
       for (const instruction of stage.stage.instructions) {
-        this.#addSources(stage, instruction);
+        this.#later(instruction, () => this.#addSources(stage, instruction));
         yield;
       }
     }
-    yield* this.#refuseCycles();
+    yield* refuseCycles(this.#stages);
     this.#checkNames();
+  }
+
+  /** Returns what is wrong with a stage or an instruction that the classic builder has come to. */
+  failureOf(part: Stage | Instruction): DockerfileError | undefined {
+    return this.#failures.get(part);
+  }
+
+  /** Does a part; the classic builder is told of its failure later. @throws DockerfileError for others. */
+  #later<T>(part: Stage | Instruction, work: () => T): T | undefined {
+    try {
+      return work();
+    } catch (error) {
+      if (this.options.isClassic !== true || !(error instanceof DockerfileError)) throw error;
+      this.#failures.set(part, error);
+      return undefined;
+    }
   }
 
   /** The index of the stage that is built. */
@@ -194,6 +208,20 @@ export class StageGraph {
   }
 
   #addStage(stage: Stage): void {
+    const index = this.#stages.length;
+    const nothing = { base: { kind: 'scratch' }, isReplaced: false, platform: undefined } as const;
+    this.#stages.push({
+      stage,
+      label: this.dockerfile.stages.length === 1 ? '' : stage.name || `stage-${index}`,
+      ...(this.#later(stage, () => this.#baseOf(stage)) ?? nothing),
+      instructions: stage.instructions,
+      sources: new Map(),
+      triggers: 0,
+    });
+    if (stage.name !== '') this.#byName.set(stage.name, index);
+  }
+
+  #baseOf(stage: Stage): Pick<ResolvedStage, 'base' | 'isReplaced' | 'platform'> {
     const { lines } = stage;
     const environment = environmentOf(this.globals.values);
     const words = atLines(lines, () =>
@@ -204,21 +232,8 @@ export class StageGraph {
     if (words.result === '') throw new DockerfileError(`base name (${stage.base}) should not be blank`, lines);
     const platform = stage.platform === '' ? undefined : this.#platformOf(stage);
     const replacement = stage.name === '' ? undefined : this.#contextKey(stage.name, platform);
-    const index = this.#stages.length;
-    this.#stages.push({
-      stage,
-      label: this.dockerfile.stages.length === 1 ? '' : stage.name || `stage-${index}`,
-      base:
-        replacement === undefined
-          ? this.#sourceOf(words.result, lines, platform)
-          : { kind: 'context', name: replacement },
-      isReplaced: replacement !== undefined,
-      platform,
-      instructions: stage.instructions,
-      sources: new Map(),
-      triggers: 0,
-    });
-    if (stage.name !== '') this.#byName.set(stage.name, index);
+    if (replacement !== undefined) return { base: { kind: 'context', name: replacement }, isReplaced: true, platform };
+    return { base: this.#sourceOf(words.result, lines, platform), isReplaced: false, platform };
   }
 
   #platformOf(stage: Stage): Platform {
@@ -246,14 +261,15 @@ export class StageGraph {
 
   /** An earlier stage, nothing, a context, or an image. Names of images are checked when all stages are known. */
   #sourceOf(name: string, lines: LineRange, platform: Platform | undefined): StageSource {
-    const index = this.#byName.get(name);
+    const { isClassic } = this.options;
+    const index = this.#byName.get(isClassic ? name.toLowerCase() : name);
     if (index !== undefined) return { kind: 'stage', index };
     if (name === 'scratch') return { kind: 'scratch' };
     let full: string;
     try {
       full = normalizeReference(name);
     } catch (error) {
-      if (!(error instanceof DockerfileError)) throw error;
+      if (!(error instanceof DockerfileError) || isClassic) throw error;
       this.#badName ??= new DockerfileError(
         `failed to parse stage name ${JSON.stringify(name)}: ${error.message}`,
         lines,
@@ -280,11 +296,10 @@ export class StageGraph {
   }
 
   #findTarget(): number {
-    const { target, allowsIndex } = this.options;
+    const { target } = this.options;
     if (target === '') return this.#stages.length - 1;
     const index = this.#byName.get(target.toLowerCase());
     if (index !== undefined) return index;
-    if (allowsIndex && /^\d{1,9}$/.test(target) && Number(target) < this.#stages.length) return Number(target);
     const names = this.#stages.map(({ label, stage }) => label || stage.name || 'stage-0');
     const suggestion = didYouMean(target, names, true);
     throw new DockerfileError(`target stage ${JSON.stringify(target)} could not be found${suggestion}`);
@@ -292,7 +307,7 @@ export class StageGraph {
 
   #addSources(draft: Draft, instruction: Instruction): void {
     if (instruction.kind === 'COPY' && instruction.from !== '')
-      draft.sources.set(instruction, [this.#copySource(instruction)]);
+      draft.sources.set(instruction, [this.#copySource(instruction, this.#stages.indexOf(draft))]);
     else if (instruction.kind === 'RUN' && instruction.mountFroms.some((from) => from !== '')) {
       const sources = instruction.mountFroms.map((from) =>
         from === '' ? undefined : this.#namedSource(from, instruction.lines),
@@ -301,15 +316,22 @@ export class StageGraph {
     }
   }
 
-  #copySource({ from, lines }: CopyInstruction): StageSource {
+  #copySource({ from, lines }: CopyInstruction, own: number): StageSource {
     if (this.expander.matches(from, NO_ENVIRONMENT).result !== from) {
       throw new DockerfileError(
         'variable expansion is not supported for --from, define a new stage with FROM using ARG from global scope ' +
           'as a workaround',
       );
     }
-    if (!/^[+-]?\d{1,18}$/.test(from)) return this.#namedSource(from, lines);
+    const { isClassic } = this.options;
+    if (!/^[+-]?\d{1,18}$/.test(from)) {
+      const source = this.#namedSource(from, lines);
+      if (!isClassic || source.kind !== 'stage' || source.index < own) return source;
+      return { kind: 'image', name: normalizeReference(from), written: from };
+    }
     const index = Number(from);
+    if (isClassic && (index < 0 || index >= own))
+      throw new DockerfileError(`invalid from flag value ${from}: index out of bounds`, lines);
     if (index < 0 || index >= this.#stages.length) throw new DockerfileError(`invalid stage index ${index}`);
     return { kind: 'stage', index };
   }
@@ -317,43 +339,6 @@ export class StageGraph {
   #namedSource(from: string, lines: LineRange): StageSource {
     const index = this.#byName.get(from.toLowerCase());
     return index === undefined ? this.#sourceOf(from, lines, undefined) : { kind: 'stage', index };
-  }
-
-  /** Only `--from` can make a cycle, since a base comes before. The walk keeps its own stack, for long chains. */
-  *#refuseCycles(): Parts<void> {
-    const done = new Set<number>();
-    for (const start of this.#stages.keys()) {
-      const path: Step[] = [];
-      const onPath = new Set<number>();
-      const enter = (index: number, by?: Instruction): void => {
-        done.add(index);
-        onPath.add(index);
-        path.push({ index, by, next: this.#dependencies(index)[Symbol.iterator]() });
-      };
-      if (!done.has(start)) enter(start);
-      for (let top = path.at(-1); top !== undefined; top = path.at(-1)) {
-        yield;
-        const { value, done: isEnd } = top.next.next();
-        if (isEnd) {
-          onPath.delete(top.index);
-          path.pop();
-          continue;
-        }
-        const [instruction, index] = value;
-        if (onPath.has(index)) {
-          const name = this.#stages[start]?.stage.name || `stage-${start}`;
-          const [lines, ...others] = [...path.map(({ by }) => by), instruction].flatMap((by) => by?.lines ?? []);
-          throw new DockerfileError(`circular dependency detected on stage: ${name}`, lines, others);
-        }
-        if (!done.has(index)) enter(index, instruction);
-      }
-    }
-  }
-
-  #dependencies(index: number): (readonly [Instruction, number])[] {
-    return [...(this.#stages[index]?.sources ?? [])].flatMap(([instruction, sources]) =>
-      sources.flatMap((source) => (source?.kind === 'stage' ? [[instruction, source.index] as const] : [])),
-    );
   }
 }
 

@@ -1,5 +1,6 @@
 /** The lines of a classic build, in the form that clients parse. */
 import type { ClassicEvent } from '../../ports/build.js';
+import { goJson } from '../../text/go-json.js';
 import { progressBar } from './progress.js';
 
 /** Output on the standard error stream is shown in red. */
@@ -38,5 +39,5 @@ export function buildAux(id: string, aux: unknown): string {
 }
 
 function line(value: object): string {
-  return `${JSON.stringify(value)}\r\n`;
+  return `${goJson(value, 0)}\r\n`;
 }
