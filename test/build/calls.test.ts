@@ -94,6 +94,13 @@ describe('buildx', { skip: buildxPlugins() === undefined && 'needs buildx: node 
     assert.match((await buildx.ok(['buildx', 'bake', '--call=outline'], { in: 'a' })).stdout, /^WHO +me /m);
     const absent = await buildx.run(['build', '--call=targets', '-'], { input: 'FROM scratch\nRUNN x\n' });
     assert.match(absent.stderr, /2 \| >>> RUNN x/);
+    const config = (text: string): string[] => ['--build-arg', `BUILDKIT_DOCKERFILE_CHECK=${text}`];
+    const strict = await buildx.run(['build', '--check', ...config('error=true'), '-'], {
+      input: `FROM ${image}\nWORKDIR a\nMAINTAINER m\nCMD x\n`,
+    });
+    assert.match(strict.stderr, /for rules: JSONArgsRecommended, MaintainerDeprecated, WorkdirRelativePath$/m);
+    const bad = await buildx.run(['build', '--check', ...config('nope'), '.'], { in: 'a' });
+    assert.match(bad.stderr, /failed to parse build-arg:BUILDKIT_DOCKERFILE_CHECK: invalid check option "nope"$/m);
     assert.equal((await buildx.ok(['images', '-q'])).stdout.trim().split('\n').length, 1);
   });
 });

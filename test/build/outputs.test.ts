@@ -160,7 +160,8 @@ describe('docker build', { skip }, () => {
     assert.equal(statSync(join(tree, 'hard')).ino, statSync(join(tree, 'sub/file')).ino);
     assert.match(execFileSync('tar', ['-tvf', join(buildx.directory, 'tree.tar')]).toString(), /^crw.* 1,3 .*null$/m);
     assert.notEqual((await buildx.ok(['images', '-q', 'several'])).stdout, '');
-    await buildx.ok(['build', '-o', 'type=local,dest=../split,platform-split=true', '.'], { in: 'files' });
+    const order = ['build', '--progress=plain', '-o', 'type=local,dest=../split,platform-split=true', '.'];
+    assert.match((await buildx.ok(order, { in: 'files' })).stderr, /copying files linux\/amd64 \d+B .*done$/m);
     const split = join(buildx.directory, 'split');
     assert.deepEqual(readdirSync(split), ['linux_amd64']);
     assert.equal(statSync(join(split, 'linux_amd64/hard')).nlink, 2);

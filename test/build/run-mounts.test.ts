@@ -106,6 +106,7 @@ describe('RUN --mount', { skip }, () => {
       /failed to solve: failed to compute cache key: failed to calculate checksum of ref \S+: "\/absent": not found/m,
     );
     assert.match(await failure('RUN --mount=type=tmpfs,target=/ true'), /solve: invalid mount target "\/"/);
+    assert.match(await failure('RUN --mount=source=sub true'), /solve: invalid mount target "\/"$/m);
   });
 
   test('tmpfs is as large as it says, runs programs, and is empty each time', async () => {

@@ -224,10 +224,13 @@ describe('a build of BuildKit', { skip }, () => {
     const { stderr } = await buildx.ok(['build', '-'], { input });
     assert.match(stderr, new RegExp(`\\[1/2\\] FROM ${image}@sha256:[0-9a-f]{64}`));
     assert.match(stderr, /^#\d+ [\d.]+ pulled$/m);
-    const absent = await buildx.run(['build', '-'], { input: `FROM ${image}nope\n` });
     const words = `${image}nope: failed to resolve source metadata for ${image}nope: ${image}nope: not found\n`;
-    assert.ok(absent.stderr.includes(words), absent.stderr);
-    assert.match(absent.stderr, /1 \| >>> FROM/);
+    for (const args of [[], ['--check']]) {
+      const absent = await buildx.run(['build', '--progress=plain', ...args, '-'], { input: `FROM ${image}nope\n` });
+      assert.ok(absent.stderr.includes(words), absent.stderr);
+      assert.match(absent.stderr, new RegExp(`^#\\d+ ERROR: ${image}nope: not found$`, 'm'));
+      assert.match(absent.stdout + absent.stderr, /1 \| >>> FROM/);
+    }
   });
 
   test('a client that gives up ends what runs in each stage', async () => {

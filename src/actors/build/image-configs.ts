@@ -1,5 +1,5 @@
 /** Configurations of images, for who wants to know about an image without having its files. */
-import { isEngineError } from '../../errors/engine-error.js';
+import { isEngineError, notFound } from '../../errors/engine-error.js';
 import { imageFor, platformsOf } from '../../images/platform.js';
 import { parseReference, withDefaultTag } from '../../images/reference.js';
 import type { FileImageStore } from '../../images/store.js';
@@ -29,7 +29,7 @@ export class ImageConfigs {
     private readonly queries: Pick<RegistryQueries, 'resolve'>,
   ) {}
 
-  /** Looks here first, unless `pull` is set. @throws EngineError as a pull does. */
+  /** Looks here first, unless `pull` is set. @throws EngineError as a pull does; one that is not there is just that. */
   async find(question: ImageQuestion, signal: AbortSignal): Promise<ImageAnswer> {
     const present = await this.#present(question);
     if (present !== undefined) return present;
@@ -37,8 +37,13 @@ export class ImageConfigs {
     const reference = withDefaultTag(parseReference(name));
     const granted = await credentials(reference.domain);
     const known = (id: Digest): Promise<Buffer | undefined> => this.images.knownConfig(id);
-    const { digest, configBytes } = await this.queries.resolve(reference, platform, granted, known, signal);
-    return { digest, config: configBytes };
+    try {
+      const { digest, configBytes } = await this.queries.resolve(reference, platform, granted, known, signal);
+      return { digest, config: configBytes };
+    } catch (error) {
+      if (!isEngineError(error) || error.code !== 'MANIFEST_UNKNOWN') throw error;
+      throw notFound(`${name}: not found`, { cause: error });
+    }
   }
 
   /** Returns the image that answers when it is here. Nothing is read: what it says of itself is in memory. */

@@ -83,9 +83,9 @@ export interface CheckConfig {
 
 /**
  * Reads the value of `# check=` or of the build argument BUILDKIT_DOCKERFILE_CHECK.
- * @throws DockerfileError without lines.
+ * @param name says which, in messages. @throws DockerfileError without lines.
  */
-export function parseCheckConfig(text: string): CheckConfig {
+export function parseCheckConfig(text: string, name = 'check options'): CheckConfig {
   const config: { -readonly [K in keyof CheckConfig]: CheckConfig[K] } = {
     skip: new Set(),
     experimental: new Set(),
@@ -102,19 +102,19 @@ export function parseCheckConfig(text: string): CheckConfig {
     const isKnown = key === 'skip' || key === 'experimental' || key === 'error';
     if (sign < 0 || !isKnown) {
       const quoted = JSON.stringify(sign < 0 ? option : key);
-      throw new DockerfileError(`failed to parse check options: invalid check option ${quoted}`);
+      throw new DockerfileError(`failed to parse ${name}: invalid check option ${quoted}`);
     }
-    if (key === 'error') config.isError = boolOf(option, value);
+    if (key === 'error') config.isError = boolOf(option, value, name);
     else config[key] = value === 'all' ? 'all' : new Set(value.split(',').map(trimSpace));
   }
   return config;
 }
 
-function boolOf(option: string, value: string): boolean {
+function boolOf(option: string, value: string, name: string): boolean {
   const bool = parseBool(value);
   if (bool !== undefined) return bool;
   throw new DockerfileError(
-    `failed to parse check options: failed to parse check option ${JSON.stringify(option)}: ` +
+    `failed to parse ${name}: failed to parse check option ${JSON.stringify(option)}: ` +
       `strconv.ParseBool: parsing ${JSON.stringify(value)}: invalid syntax`,
   );
 }
@@ -148,7 +148,7 @@ export class Checks {
   throwIfErrors(): void {
     if (!this.config.isError || this.warnings.length === 0) return;
     const rules = new Set(this.warnings.map(({ rule }) => rule));
-    throw new DockerfileError(`lint violation found for rules: ${[...rules].join(', ')}`);
+    throw new DockerfileError(`lint violation found for rules: ${[...rules].toSorted().join(', ')}`);
   }
 }
 

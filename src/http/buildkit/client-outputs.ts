@@ -2,7 +2,8 @@
 import { parse } from 'node:path';
 import type { ExportOptions, ExportSteps, ImageExport } from '../../build/outputs/image-export.js';
 import type { FileStatements, StatementOrder } from '../../build/outputs/file-statements.js';
-import type { PlatformResult, ResultFiles } from '../../ports/build.js';
+import { duringTransfer } from '../../build/transfer-status.js';
+import type { CountBytes, PlatformResult, ResultFiles } from '../../ports/build.js';
 import { ClientContent } from './client-content.js';
 import { dateEpoch, exportOptions, flag, statementPrefix, type Exporter } from './export-attrs.js';
 import { inPart, inStep, type OrderedBuild } from './ordered-build.js';
@@ -38,19 +39,23 @@ export async function sendFiles(
   const { signal } = build.job;
   const isSplit = flag(attrs, 'platform-split') ?? results.length > 1;
   const mtimeSeconds = dateEpoch(attrs, build.attrs.buildArgs);
-  await inStep(build, 'exporting to client directory', 'copying files', async (sent) => {
+  const send = async (files: ResultFiles, sent: CountBytes): Promise<void> => {
+    const part = files.platform.replaceAll('/', '_');
+    const below = isSplit ? part : undefined;
+    const options = { metadata: metadataOf(index), signal, sent, mtimeSeconds, below };
+    await sendTree(session, files.directory, options);
+    const suffix = !isSplit && results.length > 1 ? `.${part}` : '';
+    const statements = await stated(build, exporter, files, suffix, parts);
+    try {
+      if (statements !== undefined) await sendTree(session, statements.directory, options);
+    } finally {
+      await statements?.close();
+    }
+  };
+  await inStep(build, 'exporting to client directory', '', async (_sent, vertex) => {
     for (const files of results) {
-      const part = files.platform.replaceAll('/', '_');
-      const below = isSplit ? part : undefined;
-      const options = { metadata: metadataOf(index), signal, sent, mtimeSeconds, below };
-      await sendTree(session, files.directory, options);
-      const suffix = !isSplit && results.length > 1 ? `.${part}` : '';
-      const statements = await stated(build, exporter, files, suffix, parts);
-      try {
-        if (statements !== undefined) await sendTree(session, statements.directory, options);
-      } finally {
-        await statements?.close();
-      }
+      const shown = isSplit || results.length > 1 ? `copying files ${files.platform}` : 'copying files';
+      await duringTransfer(build.job.progress, vertex, shown, (sent) => send(files, sent));
     }
   });
 }

@@ -2,6 +2,7 @@
  * Which frontend a build wants. Those of docker/dockerfile are built in, under whatever name a mirror gives them. Any
  * other one is a program in an image, which would need BuildKit's own operations.
  */
+import { parseCheckConfig } from '../../build/dockerfile/checks.js';
 import { detectSyntax } from '../../build/dockerfile/directives.js';
 import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
 import { featuresOfImage } from '../../build/dockerfile/features.js';
@@ -13,6 +14,7 @@ import type { SolveOrder } from './solver.js';
 const BUILT_IN = 'dockerfile.v0';
 const GATEWAY = 'gateway.v0';
 const SYNTAX_ARG = 'build-arg:BUILDKIT_SYNTAX';
+const CHECK_ARG = 'build-arg:BUILDKIT_DOCKERFILE_CHECK';
 const KNOWN_CAPS = new Set([
   'moby.buildkit.frontend.inputs',
   'moby.buildkit.frontend.subrequests',
@@ -28,6 +30,7 @@ export function requireFrontend({ frontend, attrs }: SolveOrder): void {
     if (cap !== '' && !cap.endsWith('+forward') && !KNOWN_CAPS.has(cap))
       throw internal(`unsupported frontend capability ${cap}`);
   }
+  parseCheckConfig(attrs.get(CHECK_ARG) ?? '', CHECK_ARG);
 }
 
 /**

@@ -169,7 +169,7 @@ function placeIn(workingDir: string, path: string): string {
 /** Returns the place of a mount with files. @throws EngineError internal for the root itself. */
 export function mountTarget({ target }: RunMount, workingDir: string): string {
   const path = placeIn(workingDir, target);
-  if (path === '/') throw internal(`invalid mount target ${JSON.stringify(target)}`, { code: STEP_REFUSED });
+  if (path === '/') throw internal('invalid mount target "/"', { code: STEP_REFUSED });
   return path;
 }
 

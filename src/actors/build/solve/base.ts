@@ -2,7 +2,7 @@
 import type { LineRange } from '../../../build/dockerfile/ast.js';
 import { formatPlatform, type Platform } from '../../../build/dockerfile/platform.js';
 import { digestOf } from '../../../build/outputs/image-documents.js';
-import { dataLoss, isEngineError, notFound } from '../../../errors/engine-error.js';
+import { dataLoss } from '../../../errors/engine-error.js';
 import { parseConfig } from '../../../images/config-document.js';
 import { platformsOf } from '../../../images/platform.js';
 import { chainOf } from '../../../ports/chain-id.js';
@@ -57,9 +57,7 @@ export class BaseImages {
       return await loading;
     } catch (error) {
       if (this.signal.aborted) throw error;
-      const isUnknown = isEngineError(error) && error.code === 'MANIFEST_UNKNOWN';
-      const cause = isUnknown ? notFound(`${name}: not found`, { cause: error }) : error;
-      const explained = prefixed(cause, `${written}: failed to resolve source metadata for ${name}: `);
+      const explained = prefixed(error, `${written}: failed to resolve source metadata for ${name}: `);
       throw blamed(explained, { vertex: vertexDigest(['metadata', key]), ...(lines && { lines }) });
     }
   }
