@@ -180,7 +180,8 @@ export interface LayerStore {
   rootOf(id: string): string;
   /** Returns `GraphDriver.Data` of inspect. */
   graphData(id: string): Readonly<Record<string, string>> | null;
-  changes(id: string): Promise<Change[]>;
+  /** Returns the changes of a container, which may be millions, in the order of their paths. */
+  changes(id: string): Promise<Iterable<Change>>;
   /** Returns the bytes of regular files in the writable layer. */
   writableSize(id: string): Promise<number>;
   /** Returns the bytes of the layer and all its parents. */

@@ -1,6 +1,6 @@
 /** Containers that make files without end, in number or in depth, harm neither the daemon nor the disk. */
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { makeDeep } from '../support/deep-directories.js';
@@ -51,3 +51,18 @@ test(
     });
   },
 );
+
+test('the changes of a container with very many files come as a whole, in the order of their paths', async () => {
+  const root = await start('many');
+  mkdirSync(`${root}/many`);
+  const names = Array.from({ length: 5000 }, (_, at) => `/many/${'é'.repeat(50)}-${String(at).padStart(5, '0')}`);
+  for (const name of names) writeFileSync(root + name, '');
+  const { text } = await call(engine.socketPath, 'GET', '/containers/many/changes');
+  const changes = JSON.parse(text) as readonly { readonly Path: string; readonly Kind: number }[];
+  assert.deepEqual(
+    changes.filter(({ Path }) => Path.startsWith('/many/')),
+    names.map((Path) => ({ Path, Kind: 1 })),
+  );
+  assert.ok(text.endsWith(']\n'));
+  await ok('rm', '-f', '-v', 'many');
+});

@@ -43,10 +43,8 @@ export class ContainerServices {
     return { rw, rootFs: rw + (record.topLayer ? this.deps.layers.chainSize(record.topLayer) : 0) };
   }
 
-  async changes(record: ContainerRecord): Promise<Change[]> {
-    return (await this.#whileThere(record, this.deps.layers.changes(record.id))).toSorted((a, b) =>
-      a.path < b.path ? -1 : 1,
-    );
+  changes(record: ContainerRecord): Promise<Iterable<Change>> {
+    return this.#whileThere(record, this.deps.layers.changes(record.id));
   }
 
   /**

@@ -6,6 +6,7 @@ import type { StopOptions, WaitCondition } from '../../actors/container/containe
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import { parseSignal } from '../../text/signals.js';
 import type { ContainerServices } from '../../actors/container/services.js';
+import { changesJson } from '../api/changes.js';
 import { decodeCreate } from '../api/container-create.js';
 import { selectContainers } from '../api/container-filters.js';
 import { asOf, inspectJson, listItemJson, type ViewContext } from '../api/container-view.js';
@@ -14,6 +15,7 @@ import { decodeUpdate } from '../api/container-update.js';
 import { untilOf } from '../api/until.js';
 import { processesJson } from '../api/processes.js';
 import type { Exchange } from '../exchange.js';
+import { sendJsonParts } from '../parts-reply.js';
 import { ONCE, route, type Route } from '../route.js';
 
 export interface ContainerRouteDeps {
@@ -77,12 +79,11 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
 
     route('GET', '/containers/{name...}/top', async (x) => {
       const record = running(named(x));
-      x.sendJson(200, processesJson(await services.top(record, x.query.text('ps_args') || '-ef')));
+      await sendJsonParts(x, processesJson(await services.top(record, x.query.text('ps_args') || '-ef')));
     }),
 
     route('GET', '/containers/{name...}/changes', async (x) => {
-      const changes = await services.changes(named(x));
-      x.sendJson(200, changes.length === 0 ? null : changes.map(({ path, kind }) => ({ Path: path, Kind: kind })));
+      await sendJsonParts(x, changesJson(await services.changes(named(x))));
     }),
 
     route('DELETE', '/containers/{name...}', async (x) => {

@@ -33,6 +33,7 @@ import { chainId } from '../../ports/chain-id.js';
 import { Durability } from './durability.js';
 import { InitLayers } from './init-layers.js';
 import { Layout, TAR_SPLIT } from './layout.js';
+import { unpackChanges } from '../packed-changes.js';
 import { MAX_DEPTH, ReadOnlyLayers } from './read-only-layers.js';
 import { settle } from './settle.js';
 import { spreadLayers } from './spread-layers.js';
@@ -296,10 +297,11 @@ export class DriverLayerStore implements LayerStore {
     return driver.data(layout.container(id), this.#writable.below(id));
   }
 
-  changes(id: string): Promise<Change[]> {
-    return this.#writable.withDifference(id, true, (diffDir, lowerDirs) =>
+  async changes(id: string): Promise<Iterable<Change>> {
+    const packed = await this.#writable.withDifference(id, true, (diffDir, lowerDirs) =>
       this.#parts.workers.run('changes', { diffDir, lowerDirs }),
     );
+    return unpackChanges(packed);
   }
 
   writableSize(id: string): Promise<number> {

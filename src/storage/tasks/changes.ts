@@ -1,8 +1,10 @@
 /** Worker task: finds what a container changed in its image's files. */
+import { internal } from '../../errors/engine-error.js';
 import type { Change } from '../../ports/storage.js';
 import { toBytePath, toText } from '../byte-path.js';
 import { isOpaque, isWhiteout } from '../layers/marks.js';
 import { MergedView, type MergedEntry } from '../layers/merged-view.js';
+import { packChanges, type PackedChanges } from '../packed-changes.js';
 import { walkTree, type WalkedEntry } from '../walk-tree.js';
 
 export interface ChangesInput {
@@ -15,12 +17,20 @@ const MODIFIED = 0;
 const ADDED = 1;
 const DELETED = 2;
 
+/** Returns the changes in the order of their paths. @throws EngineError for more than anybody could read. */
+export function changes(input: ChangesInput): PackedChanges {
+  const sorted = changesOf(input).sort((a, b) => (a.path < b.path ? -1 : 1));
+  const packed = packChanges(sorted);
+  if (packed === undefined) throw internal('the container has changed too many files', { code: 'TOO_MANY_CHANGES' });
+  return packed;
+}
+
 /**
  * Returns the changes in the order of a walk, as the Docker engine reports them. A directory counts as modified only if
  * something was added or deleted in it. A directory that was deleted and made again counts as deleted, its contents as
  * added.
  */
-export function changes({ diffDir, lowerDirs }: ChangesInput): Change[] {
+function changesOf({ diffDir, lowerDirs }: ChangesInput): Change[] {
   const view = new MergedView(lowerDirs.map(toBytePath));
   const found: Change[] = [];
   const reported = new Set<string>(['']);

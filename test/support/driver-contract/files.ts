@@ -150,7 +150,7 @@ export const FILE_TESTS: DriverTests = {
     const layer = await store.commitWritable('e');
     assert.equal(layer.parent, undefined);
     assert.equal(layer.sizeBytes, 3);
-    assert.deepEqual(await store.changes('e'), [{ path: '/a', kind: 1 }]);
+    assert.deepEqual([...(await store.changes('e'))], [{ path: '/a', kind: 1 }]);
     assert.equal(await store.writableSize('e'), 3);
   },
 
@@ -209,7 +209,7 @@ export const FILE_TESTS: DriverTests = {
       rmSync(join(root, 'made-and-deleted'));
       return withoutInit(describeTree(root)).map((line) => line.replace(/mtime (\d+)\d{9}/, 'mtime $1000000000'));
     });
-    const byPath = new Map((await store.changes('c')).map(({ path, kind }) => [path, kind]));
+    const byPath = new Map([...(await store.changes('c'))].map(({ path, kind }) => [path, kind]));
     assert.equal(byPath.get('/etc/passwd'), 0);
     assert.equal(byPath.get('/etc'), 0);
     assert.equal(byPath.get('/etc/group'), 2);

@@ -132,7 +132,7 @@ export const LIFE_TESTS: DriverTests = {
     assert.deepEqual(again.writableIds(), ['c']);
     assert.equal(await again.mount('c'), root);
     assert.equal(readFileSync(join(root, 'b'), 'utf8'), 'b');
-    assert.deepEqual(await again.changes('c'), [{ path: '/b', kind: 1 }]);
+    assert.deepEqual([...(await again.changes('c'))], [{ path: '/b', kind: 1 }]);
     // It is in use, and goes all the same: the caller has seen to it that nothing runs there.
     await again.removeWritable('c');
     await again.removeWritable('c');

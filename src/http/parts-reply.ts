@@ -1,0 +1,48 @@
+/** Replies with JSON whose length a container decides: it is made in parts, which hold no other request up. */
+import { turn } from '../text/turns.js';
+import type { Exchange } from './exchange.js';
+import { pump } from './response-stream.js';
+
+/** A reply up to this length is sent as a whole. */
+const WHOLE_CHARS = 64 * 1024;
+const PIECE_CHARS = 16 * 1024;
+
+/**
+ * Sends the document whose pieces `pieces` makes, none of which takes longer than a millisecond or so. Resolves when it
+ * is sent, or the client is gone.
+ */
+export async function sendJsonParts(x: Exchange, pieces: Iterator<string>): Promise<void> {
+  let begun = '';
+  for (;;) {
+    await turn();
+    const { done, value } = pieces.next();
+    if (done) return x.sendRenderedJson(200, `${begun}\n`);
+    begun += value;
+    if (begun.length > WHOLE_CHARS) break;
+  }
+  const stream = x.stream(200, { 'Content-Type': 'application/json' });
+  await pump(rest(begun, pieces), stream);
+}
+
+async function* rest(begun: string, pieces: Iterator<string>): AsyncGenerator<string> {
+  yield begun;
+  for (let next = pieces.next(); !next.done; next = pieces.next()) {
+    yield next.value;
+    await turn();
+  }
+  yield '\n';
+}
+
+/** Returns the pieces of a list whose members are written by `write`. */
+export function* listPieces<T>(members: Iterable<T>, write: (member: T) => string): Generator<string> {
+  let piece = '[';
+  let separator = '';
+  for (const member of members) {
+    piece += separator + write(member);
+    separator = ',';
+    if (piece.length < PIECE_CHARS) continue;
+    yield piece;
+    piece = '';
+  }
+  yield `${piece}]`;
+}
