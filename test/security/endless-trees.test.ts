@@ -1,4 +1,4 @@
-/** Containers that make files without end, in number or in depth, harm neither the daemon nor the disk. */
+/** Containers and images that ask for files without end, in number or depth, harm neither the daemon nor the disk. */
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -65,4 +65,18 @@ test('the changes of a container with very many files come as a whole, in the or
   );
   assert.ok(text.endsWith(']\n'));
   await ok('rm', '-f', '-v', 'many');
+});
+
+test('an image whose containers would get volumes without end has none', { skip }, async () => {
+  const Volumes = Object.fromEntries(Array.from({ length: 1001 }, (_, at) => [`/v/${at}`, {}]));
+  await ok('create', '--name', 'many', image, 'true');
+  const path = '/commit?container=many&repo=volumes&tag=many';
+  const commit = await call(engine.socketPath, 'POST', path, { json: { Volumes } });
+  assert.equal(commit.status, 201, commit.text);
+  await ok('rm', 'many');
+  const before = await ok('volume', 'ls', '-q');
+  const refused = await call(engine.socketPath, 'POST', '/containers/create', { json: { Image: 'volumes:many' } });
+  assert.equal(refused.text, '{"message":"a container or its image has more than 1000 volumes"}\n');
+  assert.equal(refused.status, 400);
+  assert.equal(await ok('volume', 'ls', '-q'), before);
 });

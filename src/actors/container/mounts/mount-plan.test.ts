@@ -43,6 +43,9 @@ test('bad mounts are refused by name', () => {
   assert.throws(() => plan({ Binds: ['/a:/b:bogus'] }), /invalid mode: bogus/);
   assert.throws(() => plan({ Binds: ['../a:/b'] }), /invalid characters for a local volume name/);
   assert.throws(() => plan({ Binds: ['/a:/b', '/c:/b'] }), /Duplicate mount point: \/b/);
+  const places = Array.from({ length: 1001 }, (_, at) => `/v/${at}`);
+  assert.throws(() => plan({}, places), /a container or its image has more than 1000 volumes/);
+  assert.equal(plan({}, places.slice(1)).length, 1000);
   assert.throws(() => mount({ Type: 'bind', Source: 'rel', Target: '/x' }), /mount path must be absolute/);
   assert.throws(() => mount({ Type: 'bind', Source: '', Target: '/x' }), /field Source must not be empty/);
   assert.throws(() => mount({ Type: 'bind', Source: '/a', Target: '' }), /field Target must not be empty/);

@@ -14,6 +14,8 @@ const MODES: readonly ReadonlySet<string>[] = [
   new Set(['nocopy']),
   new Set(['cached', 'delegated', 'consistent']),
 ];
+/** Each is a volume of its own, on the disk; an image could have a create make so many that it takes minutes. */
+const MAX_ANONYMOUS = 1000;
 const VOLUME_NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
 
 export interface MountContext {
@@ -52,7 +54,10 @@ export function planMounts(
   for (const bind of host.Binds ?? []) add(parseBind(bind, host.VolumeDriver));
   for (const request of host.Mounts ?? []) add({ ...fromMount(request), Spec: request });
   for (const destination of Object.keys(host.Tmpfs ?? {})) claim(checkTarget(destination));
-  for (const destination of Object.keys(config.Volumes ?? {})) {
+  const places = Object.keys(config.Volumes ?? {});
+  if (places.length > MAX_ANONYMOUS)
+    throw invalid(`a container or its image has more than ${MAX_ANONYMOUS} volumes`, { code: 'TOO_MANY_VOLUMES' });
+  for (const destination of places) {
     const target = checkTarget(destination, `invalid volume specification: '${destination}'`);
     if (plan.has(target) || ownMember(host.Tmpfs, target) !== undefined) continue;
     plan.set(target, volumePoint(newVolumeName(), target, '', true, host.VolumeDriver));
