@@ -59,7 +59,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ETIMEDOUT: 'connect: i/o timeout',
   EPIPE: 'broken pipe',
   ENOTFOUND: 'no such host',
-  EAI_AGAIN: 'lookup failed: temporary failure in name resolution',
+  EAI_AGAIN: 'temporary failure in name resolution',
   EPROTO: 'server gave HTTP response to HTTPS client',
 };
 const TLS_CODES = /^(CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|ERR_TLS_|ERR_SSL_)/;
@@ -74,11 +74,22 @@ export function transportError(request: Requested, error: unknown): EngineError 
     const message = `${where}: tls: failed to verify certificate: ${messageOf(error)}`;
     return internal(message, { code: 'REGISTRY_TLS', cause: error });
   }
-  return internal(`${where}: ${REASONS[code] ?? messageOf(error)}`, {
+  return internal(`${where}: ${unreached(error, REASONS[code] ?? messageOf(error))}`, {
     code: code === 'EPROTO' ? 'REGISTRY_TLS' : 'REGISTRY_UNREACHABLE',
     cause: error,
     details: { retryable: true },
   });
+}
+
+/** Says which address or name could not be reached, as Go does. */
+function unreached(error: unknown, reason: string): string {
+  // A name with several addresses fails with an error for each of them.
+  const one: unknown = error instanceof AggregateError ? error.errors.at(-1) : error;
+  if (typeof one !== 'object' || one === null) return reason;
+  const { syscall, hostname, address, port } = one as Readonly<Record<string, unknown>>;
+  if (syscall === 'getaddrinfo' && typeof hostname === 'string') return `dial tcp: lookup ${hostname}: ${reason}`;
+  if (syscall !== 'connect' || typeof address !== 'string' || typeof port !== 'number') return reason;
+  return `dial tcp ${address.includes(':') ? `[${address}]` : address}:${port}: ${reason}`;
 }
 
 /**

@@ -152,7 +152,7 @@ describe('files at addresses', () => {
     await fails(load(`${server.url}/loop?secret`), 'Get "/loop": stopped after 10 redirects');
     await fails(load(`${server.url}/short`), 'unexpected EOF');
     await fails(load(`${server.url}/long`), /no space left on device/);
-    await fails(load('http://127.0.0.1:1/x'), /connection refused/);
+    await fails(load('http://127.0.0.1:1/x'), /: dial tcp 127\.0\.0\.1:1: connect: connection refused$/);
     assert.deepEqual(readdirSync(temporary), []);
   });
 

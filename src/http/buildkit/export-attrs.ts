@@ -94,7 +94,7 @@ export function rewriteEpoch(attrs: Attributes, buildArgs: Attributes): number |
 
 /** Returns the `SOURCE_DATE_EPOCH` of an output, in seconds since 1970: all files of a directory or tar have it. */
 export function dateEpoch(attrs: Attributes, buildArgs: Attributes): number | undefined {
-  return epochOf(attrs.get('source-date-epoch') ?? buildArgs.get('SOURCE_DATE_EPOCH'));
+  return readEpoch(attrs.get('source-date-epoch') ?? buildArgs.get('SOURCE_DATE_EPOCH'));
 }
 
 export function compressionOf(attrs: Attributes): Compression {
@@ -109,8 +109,14 @@ export function levelOf(text: string | undefined): number | undefined {
   return Number(text);
 }
 
-function epochOf(text: string | undefined): number | undefined {
+/** @throws EngineError internal for a text that is no time. */
+export function readEpoch(text: string | undefined): number | undefined {
   if (text === undefined || text === '') return undefined;
-  if (!/^\d{1,11}$/.test(text)) throw internal(`invalid SOURCE_DATE_EPOCH: ${text.slice(0, 100)}`);
+  if (!/^\d{1,11}$/.test(text)) {
+    const shown = text.slice(0, 100);
+    throw internal(
+      `invalid SOURCE_DATE_EPOCH: ${shown}: strconv.ParseInt: parsing ${JSON.stringify(shown)}: invalid syntax`,
+    );
+  }
   return Number(text);
 }

@@ -8,6 +8,7 @@ import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
 import { featuresOfImage } from '../../build/dockerfile/features.js';
 import { normalizeReference } from '../../build/dockerfile/reference.js';
 import { internal, messageOf } from '../../errors/engine-error.js';
+import { readEpoch } from './export-attrs.js';
 import { describeFailure } from './grpc-status.js';
 import type { SolveOrder } from './solver.js';
 
@@ -22,7 +23,7 @@ const KNOWN_CAPS = new Set([
   'moby.buildkit.frontend.gitquerystring',
 ]);
 
-/** @throws EngineError for an order whose frontend is not here, whatever the Dockerfile says. */
+/** @throws EngineError for an order that cannot be carried out, whatever the Dockerfile says. */
 export function requireFrontend({ frontend, attrs }: SolveOrder): void {
   if (frontend === GATEWAY) requireOurs(attrs.get('source') ?? '');
   else if (frontend !== BUILT_IN) throw internal(`frontend ${frontend} not found`);
@@ -30,6 +31,7 @@ export function requireFrontend({ frontend, attrs }: SolveOrder): void {
     if (cap !== '' && !cap.endsWith('+forward') && !KNOWN_CAPS.has(cap))
       throw internal(`unsupported frontend capability ${cap}`);
   }
+  readEpoch(attrs.get('build-arg:SOURCE_DATE_EPOCH'));
   parseCheckConfig(attrs.get(CHECK_ARG) ?? '', CHECK_ARG);
 }
 

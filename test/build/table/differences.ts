@@ -14,7 +14,6 @@ export const DIFFERENCES: ReadonlyMap<string, string> = list({
   'dockerd makes an empty file of one that an exception takes back': ['ignore "**\\n!**/*.md\\nd/g\\n"'],
   'a link of an archive that leads to nothing is not followed': ['add an archive with a link that leads out'],
   'dockerd tells where the files of a base come from after the steps over them': ['a context as base'],
-  'a time that is none is left aside': ['source date epoch that is none'],
   'a step has more mounts, which hide parts of /proc and /sys': ['run what is mounted'],
 });
 
