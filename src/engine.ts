@@ -27,7 +27,7 @@ const BOOT: readonly Step[] = [
 const RECOVER: readonly Step[] = [
   steps.bringBackPlugins,
   steps.learnRecentExits,
-  steps.tellUntoldMakings,
+  steps.tellUntoldChanges,
   steps.bringBackContainers,
   steps.clearVolumePlaces,
   steps.unmountIdleVolumes,

@@ -7,7 +7,7 @@ import { clearPlaces } from './actors/container/mounts/volume-use.js';
 import { openStaleOutputs } from './actors/container/streams/stream-files.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
-import { type Making, untoldMakings } from './actors/engine/untold-makings.js';
+import { type Change, untoldChanges } from './actors/engine/untold-changes.js';
 import type { EngineParts } from './composition/parts.js';
 import { messageOf } from './errors/engine-error.js';
 import { platformsOf } from './images/platform.js';
@@ -118,19 +118,39 @@ export const bringBackContainers: Step = async (life) => {
 };
 
 /** Containers tell of what was theirs themselves. */
-export const tellUntoldMakings: Step = async ({ parts: { drivers } }) => {
+export const tellUntoldChanges: Step = async ({ parts: { base, drivers } }) => {
   const { network, volumes, events, emit } = drivers;
-  const networks = network.list().filter(({ name }) => !PREDEFINED.has(name));
-  const made = [
-    ...networks.map(({ id, name, driver, created }): Making => {
-      return { type: 'network', id, created, attributes: { name, type: driver } };
+  const changes: readonly Change[] = [
+    ...network
+      .list()
+      .filter(({ name }) => !PREDEFINED.has(name))
+      .map(({ id, name, driver, created }) => networkChange('create', id, created, { name, type: driver })),
+    ...network.removed().map(({ id, name, driver, removed }) => {
+      return networkChange('destroy', id, removed, { name, type: driver });
     }),
-    ...volumes.list().map(({ name, driver, createdAt }): Making => {
-      return { type: 'volume', id: name, created: createdAt, attributes: { driver } };
+    ...volumes.list().map(({ name, driver, createdAt }): Change => {
+      return { type: 'volume', action: 'create', id: name, atMs: Date.parse(createdAt), attributes: { driver } };
+    }),
+    ...volumes.removed.map(({ name, driver, removedMs }): Change => {
+      return { type: 'volume', action: 'destroy', id: name, atMs: removedMs, attributes: { driver } };
     }),
   ];
-  for (const { type, id, attributes } of await untoldMakings(events, made)) emit(type, 'create', id, attributes);
+  const untold = await untoldChanges(events, changes);
+  for (const { type, action, id, attributes } of untold) emit(type, action, id, attributes);
+  void events
+    .written()
+    .then(() => volumes.clearRemoved())
+    .catch((error: unknown) => base.log.error({ err: error }, 'what is left of removed volumes stays'));
 };
+
+function networkChange(
+  action: Change['action'],
+  id: string,
+  at: string,
+  attributes: Readonly<Record<string, string>>,
+): Change {
+  return { type: 'network', action, id, atMs: Date.parse(at), attributes };
+}
 
 /** They stay what they were created as, which somebody who turns on `userns-remap` may not expect. */
 function warnOfHostUsers({ base, drivers, lives }: EngineParts): void {

@@ -35,7 +35,7 @@ import { checkOwnOptions, driverCandidates, snapshotterOf } from '../storage/dri
 import { type DriverLayerStore, openLayerStore } from '../storage/layers/layer-store.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { readRunRecord, writeRunRecord } from '../storage/run-record.js';
-import { Volumes } from '../storage/volumes.js';
+import { type VolumeParts, Volumes } from '../storage/volumes.js';
 import { rootOwner } from '../sys/users/id-maps.js';
 import { inheritedLimits } from '../sys/process/limits.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
@@ -60,9 +60,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const config = live.fixed;
   const owner = rootOwner(idMaps);
   const seccomp = await seccompProfile(config.seccompProfile);
-  const pool = createWorkerPool({
-    maxThreads: Math.min(availableParallelism(), MAX_WORKERS),
-  });
+  const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
   // Short tasks that a client waits for have a thread of their own, as the other threads may be busy with a layer.
   const promptPool = createWorkerPool({ maxThreads: 1 });
   const events = await openEventLog({
@@ -89,7 +87,11 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const logPlugins = new ProtocolLogPlugins({ places: pluginPlaces });
   const records = composeRecords(base, layers.place, owner);
   const volumePlugins = new ProtocolVolumePlugins({ places: pluginPlaces });
-  const volumes = new Volumes({ root: join(dataRoot, 'volumes'), workers: pool, plugins: volumePlugins, owner });
+  const removed = (name: string, driver: string): Promise<void> => {
+    emit('volume', 'destroy', name, { driver });
+    return events.written();
+  };
+  const volumes = composeVolumes(base, { workers: pool, plugins: volumePlugins, owner, removed });
   const inherited = inheritedLimits();
   const cdiSpecDirs = (): readonly string[] => cdiDirs(config.cdiSpecDirs, live.current.features);
   const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, appArmor, cdiSpecDirs: cdiSpecDirs() }));
@@ -122,6 +124,10 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     keeper,
     stdio: inSteps('stdio', composeStdio(keeper, log)),
   };
+}
+
+function composeVolumes({ dataRoot }: Base, parts: Omit<VolumeParts, 'root'>): Volumes {
+  return new Volumes({ root: join(dataRoot, 'volumes'), ...parts });
 }
 
 function openImages({ dataRoot, reserve }: Base, layers: DriverLayerStore): FileImageStore {

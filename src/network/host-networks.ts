@@ -28,7 +28,7 @@ import { HostBridges, isForeignBridge } from './host-bridges.js';
 import { readHostDns, type HostDns } from './host-dns.js';
 import { NetworkDirectory } from './network-directory.js';
 import { type MakerOptions, NetworkMaker, poolsOf } from './network-maker.js';
-import { NetworkRecords, type RecordFile } from './network-records.js';
+import { NetworkRecords, type RecordFile, type RemovedNetwork } from './network-records.js';
 import { PluginDebts } from './plugin-debts.js';
 import { PluginNetworks } from './plugin-networks.js';
 import { endpointWithoutLink, isLinkless, linklessNames, predefined } from './predefined.js';
@@ -184,6 +184,10 @@ export class HostNetworks implements NetworkDriver {
     return this.#directory.list();
   }
 
+  removed(): readonly RemovedNetwork[] {
+    return this.#loaded().removed;
+  }
+
   resolve(nameOrId: string): NetworkSummary {
     return this.#directory.resolve(nameOrId);
   }
@@ -296,7 +300,7 @@ export class HostNetworks implements NetworkDriver {
       await this.#plugged.unmake(summary, poolsOf(summary, open));
       const link = (await this.#netlink.links()).find(({ name }) => name === this.#maker.linkOf(summary));
       if (link && !isForeignBridge(link, open)) await this.#netlink.deleteLinks([link.name]);
-      await this.#loaded().remove(summary.id);
+      await this.#loaded().forget(summary.id);
     }
   }
 

@@ -23,6 +23,19 @@ export interface UserNetwork extends OpenOptions {
   readonly isPending?: boolean;
 }
 
+/** A network that is gone. */
+export interface RemovedNetwork {
+  readonly id: string;
+  readonly name: string;
+  readonly driver: string;
+  /** RFC 3339. */
+  readonly removed: string;
+}
+
+/** Removals are told within moments; these bounds are for what nobody takes out of the file. */
+const REMEMBERED_MS = 60_000;
+const MAX_REMEMBERED = 64;
+
 interface Lent {
   /** Name of the bridge. `made` tells it from others of that name by the time at which the kernel made it. */
   readonly link: string;
@@ -38,6 +51,8 @@ type Stored = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
   /** Addresses that were given to bridges of others. */
   readonly lent?: readonly Lent[];
   readonly networks?: readonly UserNetwork[];
+  /** The last ones that were removed: nobody may have been told of it. */
+  readonly removed?: readonly RemovedNetwork[];
 };
 
 export class NetworkRecords {
@@ -63,6 +78,11 @@ export class NetworkRecords {
 
   get networks(): readonly UserNetwork[] {
     return this.stored.networks ?? [];
+  }
+
+  /** Returns the networks that were removed in the last moments before the last change of the records. */
+  get removed(): readonly RemovedNetwork[] {
+    return this.stored.removed ?? [];
   }
 
   find(id: string): UserNetwork | undefined {
@@ -123,9 +143,19 @@ export class NetworkRecords {
     }));
   }
 
-  remove(id: string): Promise<void> {
-    const isOther = ({ summary }: UserNetwork): boolean => summary.id !== id;
-    return this.#save((stored) => ({ ...stored, networks: (stored.networks ?? []).filter(isOther) }), true);
+  /** Removes the record of a network that nobody was told of. */
+  forget(id: string): Promise<void> {
+    return this.#save((stored) => withoutNetwork(stored, id), true);
+  }
+
+  /** Removes the record of a network, but remembers it for a moment, so that a crash leaves no removal untold. */
+  remove({ id, name, driver }: NetworkSummary): Promise<void> {
+    return this.#save((stored) => {
+      const sinceMs = Date.now() - REMEMBERED_MS;
+      const recent = (stored.removed ?? []).filter(({ removed }) => Date.parse(removed) > sinceMs);
+      const removed = [...recent, { id, name, driver, removed: new Date().toISOString() }].slice(-MAX_REMEMBERED);
+      return { ...withoutNetwork(stored, id), removed };
+    }, true);
   }
 
   /** Changes the records; each change is made to the result of the one before. */
@@ -138,6 +168,10 @@ export class NetworkRecords {
     this.#saved = saved.catch(() => undefined);
     return saved;
   }
+}
+
+function withoutNetwork(stored: Stored, id: string): Stored {
+  return { ...stored, networks: (stored.networks ?? []).filter(({ summary }) => summary.id !== id) };
 }
 
 /**

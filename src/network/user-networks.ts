@@ -132,7 +132,7 @@ export class UserNetworks {
   }
 
   async #forget(id: string): Promise<void> {
-    await this.#deps.records().remove(id);
+    await this.#deps.records().forget(id);
     this.#deps.directory.delete(id);
   }
 
@@ -168,7 +168,8 @@ export class UserNetworks {
       await this.#deps.maker.close(network, isShared);
     }
     try {
-      await this.#forget(summary.id);
+      await this.#deps.records().remove(summary);
+      this.#deps.directory.delete(summary.id);
     } catch (error) {
       // As long as its record is on disk, the network exists and containers can use it.
       if (network && record)

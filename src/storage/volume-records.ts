@@ -2,7 +2,7 @@
  * Keeps the records of volumes: `<root>/<name>/volume.json`, beside `_data` for the files of a volume of the local
  * driver. A volume appears and disappears by a rename, so a crash leaves it whole or not at all.
  */
-import { chmod, chown, mkdir, readdir, rename } from 'node:fs/promises';
+import { chmod, chown, mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { conflict, isEngineError } from '../errors/engine-error.js';
 import type { Owner } from '../ports/id-maps.js';
@@ -10,6 +10,8 @@ import type { WorkerPool } from '../workers/pool.js';
 import { randomName } from './random-name.js';
 import { readRecord, writeRecord } from './record-store.js';
 import { syncDirectory } from '../sys/files/durable-file.js';
+import { removeFile } from '../sys/files/remove-file.js';
+import { removeTrees } from './remove-few.js';
 import { storageError } from './storage-error.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
@@ -26,13 +28,23 @@ export interface VolumeRecord {
   readonly scope?: 'global';
 }
 
+/** A volume that is gone but for its record: nobody may have been told of it. */
+export interface RemovedVolume {
+  readonly name: string;
+  readonly driver: string;
+  readonly removedMs: number;
+}
+
 export const LOCAL_DRIVER = 'local';
 /** Names of volumes never begin with a dot. */
 const UNFINISHED = '.new-';
 const REMOVED = '.removed-';
+const RECORD = 'volume.json';
 
 export class VolumeRecords {
   readonly #records = new Map<string, VolumeRecord>();
+  /** Those that an earlier daemon removed, by the name of the directory. */
+  readonly #removed = new Map<string, RemovedVolume>();
 
   constructor(
     readonly root: string,
@@ -50,8 +62,31 @@ export class VolumeRecords {
       if (entry.name.startsWith(UNFINISHED) || entry.name.startsWith(REMOVED)) removed.push(entry.name);
       else if (entry.isDirectory() && !(await this.#load(entry.name))) damaged.push(entry.name);
     }
-    if (removed.length > 0) await this.workers.run('remove-trees', { paths: removed.map((name) => this.home(name)) });
+    await Promise.all(removed.map((name) => this.#loadRemoved(name)));
+    const nobodys = removed.filter((name) => !this.#removed.has(name)).map((name) => this.home(name));
+    if (nobodys.length > 0) await this.workers.run('remove-trees', { paths: nobodys });
     return { removed, damaged };
+  }
+
+  /** Keeps the record of a volume that was being removed until `clearRemoved`. */
+  async #loadRemoved(name: string): Promise<void> {
+    if (!name.startsWith(REMOVED)) return;
+    const home = this.home(name);
+    const record = (await readRecord(join(home, RECORD)).catch(() => undefined)) as VolumeRecord | undefined;
+    // The time of its rename, or of the end of its files, before which nobody was told.
+    if (record) this.#removed.set(name, { ...record, removedMs: (await stat(home)).ctimeMs });
+  }
+
+  /** Returns the volumes that an earlier daemon was removing at its end. */
+  get removed(): RemovedVolume[] {
+    return [...this.#removed.values()];
+  }
+
+  /** Deletes what is left of those. */
+  async clearRemoved(): Promise<void> {
+    const names = [...this.#removed.keys()];
+    this.#removed.clear();
+    await Promise.all(names.map((name) => this.#clear(this.home(name))));
   }
 
   list(): VolumeRecord[] {
@@ -85,7 +120,7 @@ export class VolumeRecords {
         await chmod(join(staging, '_data'), 0o755);
         await chown(join(staging, '_data'), this.owner.uid, this.owner.gid);
       }
-      await writeRecord(join(staging, 'volume.json'), record);
+      await writeRecord(join(staging, RECORD), record);
       await rename(staging, this.home(record.name));
       await syncDirectory(this.root);
     } catch (error) {
@@ -98,22 +133,34 @@ export class VolumeRecords {
     this.#records.set(record.name, record);
   }
 
-  /** Deletes a volume with all that is in its directory. */
-  async remove(name: string): Promise<void> {
+  /**
+   * Deletes a volume with all that is in its directory. Its record goes when the removal is told beyond a crash.
+   * @param tell tells of it, and resolves then.
+   */
+  async remove(name: string, tell: () => Promise<void>): Promise<void> {
     const trash = join(this.root, REMOVED + randomName());
     try {
       await rename(this.home(name), trash);
       this.#records.delete(name);
       await syncDirectory(this.root);
-      await this.workers.run('remove-trees', { paths: [trash] });
+      await this.workers.run('remove-trees', { paths: [join(trash, '_data')] });
     } catch (error) {
       throw storageError(error, `removing volume ${name}`);
     }
+    await tell();
+    // The next start does it otherwise.
+    await this.#clear(trash).catch(() => undefined);
+  }
+
+  /** The record is the first to go: without it, nobody is told. */
+  async #clear(trash: string): Promise<void> {
+    await removeFile(join(trash, RECORD));
+    await removeTrees(this.workers, [trash]);
   }
 
   async #load(name: string): Promise<boolean> {
     try {
-      const record = (await readRecord(join(this.home(name), 'volume.json'))) as VolumeRecord | undefined;
+      const record = (await readRecord(join(this.home(name), RECORD))) as VolumeRecord | undefined;
       if (record?.name === name) this.#records.set(name, record);
       return record?.name === name;
     } catch (error) {

@@ -19,7 +19,7 @@ import { checkVolumeOptions } from './local-mount.js';
 import { LocalVolumes } from './local-volumes.js';
 import { KeyedLock } from './keyed-lock.js';
 import { PluginVolumes } from './plugin-volumes.js';
-import { LOCAL_DRIVER, type VolumeRecord, VolumeRecords } from './volume-records.js';
+import { LOCAL_DRIVER, type RemovedVolume, type VolumeRecord, VolumeRecords } from './volume-records.js';
 
 export interface Volume extends VolumeRecord {
   /** Host directory; '' if another driver has not told it yet. */
@@ -40,6 +40,16 @@ export interface VolumeRequest {
   readonly pinned?: boolean;
 }
 
+export interface VolumeParts {
+  readonly root: string;
+  readonly workers: WorkerPool;
+  readonly plugins: VolumePlugins;
+  /** Owner of new volumes of the local driver. */
+  readonly owner?: Owner;
+  /** Tells everybody that a volume is gone; it resolves when that survives a kill of the daemon. */
+  readonly removed?: (name: string, driver: string) => Promise<void>;
+}
+
 const MOUNTERS = 4;
 const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 const ANONYMOUS_LABEL = 'com.docker.volume.anonymous';
@@ -52,21 +62,12 @@ export class Volumes {
   /** Threads for mounts only, which may wait for a server or a plugin. */
   readonly #mounters = createWorkerPool({ maxThreads: MOUNTERS, tasksPerThread: 1 });
   readonly #lock = new KeyedLock();
+  readonly #tell: (name: string, driver: string) => Promise<void>;
   /** Number of calls of `ensure` with `pinned` that had no `unpin` yet, by volume. */
   readonly #pins = new Map<string, number>();
 
-  /** @param owner of new volumes of the local driver. */
-  constructor({
-    root,
-    workers,
-    plugins,
-    owner = { uid: 0, gid: 0 },
-  }: {
-    readonly root: string;
-    readonly workers: WorkerPool;
-    readonly plugins: VolumePlugins;
-    readonly owner?: Owner;
-  }) {
+  constructor({ root, workers, plugins, owner = { uid: 0, gid: 0 }, removed = () => Promise.resolve() }: VolumeParts) {
+    this.#tell = removed;
     this.#workers = workers;
     this.#records = new VolumeRecords(root, workers, owner);
     this.#local = new LocalVolumes(this.#records, this.#mounters);
@@ -83,6 +84,16 @@ export class Volumes {
   /** Returns the volumes that this daemon has made or used. */
   list(): Volume[] {
     return this.#records.list().map((record) => this.#shown(record));
+  }
+
+  /** Returns the volumes that an earlier daemon was removing at its end: it may not have told of that. */
+  get removed(): RemovedVolume[] {
+    return this.#records.removed;
+  }
+
+  /** Deletes what is left of those. */
+  clearRemoved(): Promise<void> {
+    return this.#records.clearRemoved();
   }
 
   /**
@@ -261,7 +272,7 @@ export class Volumes {
 
   /**
    * Deletes a volume with its files; what is mounted there is only unmounted. The caller must know whether a container
-   * uses it. With `force` it is forgotten even when its driver fails to remove it. Returns its driver.
+   * uses it. With `force` it is forgotten even when its driver fails to remove it. It is told, and its driver returned.
    * @throws EngineError not-found; conflict when a container that will use it is being made; the failure of another
    * driver.
    */
@@ -279,7 +290,7 @@ export class Volumes {
           );
         this.#others.forget(name);
       }
-      await this.#records.remove(name);
+      await this.#records.remove(name, () => this.#tell(name, record.driver));
       return record.driver;
     });
   }
@@ -288,6 +299,7 @@ export class Volumes {
     const offer = NAME.test(name) ? await this.#others.search(name) : undefined;
     if (!offer) throw missing(name);
     await offer.plugin.remove(name).catch((error: unknown) => said('remove', name, error));
+    void this.#tell(name, offer.plugin.name);
     return offer.plugin.name;
   }
 

@@ -170,21 +170,40 @@ test('created and ended containers, names and images are still there', async () 
   await ok('rmi', 'local/kept:1');
 });
 
-test('a volume that was made and not told of is told by the next daemon, once', async () => {
+test('what was made or removed and not told of is told by the next daemon, once', async () => {
   await ok('volume', 'create', 'told');
+  const network = await ok('network', 'create', 'gone');
+  const records = join(engine.dir, 'data', 'network', 'predefined.json');
+  await ok('network', 'rm', 'gone');
+  const changes = async (type: string): Promise<string[]> => {
+    const filters = encodeURIComponent(JSON.stringify({ type: [type], event: ['create', 'destroy'] }));
+    const reply = await open(engine.socketPath, 'GET', `/events?since=1&until=${Date.now() / 1000}&filters=${filters}`);
+    const told: string[] = [];
+    for await (const { Action, Actor } of jsonLines<{ Action: string; Actor: { ID: string } }>(reply.message))
+      told.push(`${Action} ${Actor.ID}`);
+    return told;
+  };
+  await waitFor('the removal to be told', async () => (await changes('network')).includes(`destroy ${network}`));
   await engine.stop('SIGKILL');
   // As it is there when the daemon is killed between the record and the event.
-  const [told, untold] = ['told', 'untold'].map((name) => join(engine.dir, 'data', 'volumes', name));
+  const [told, untold, removed] = ['told', 'untold', '.removed-it'].map((name) =>
+    join(engine.dir, 'data', 'volumes', name),
+  );
   cpSync(told ?? '', untold ?? '', { recursive: true });
   const record = join(untold ?? '', 'volume.json');
-  writeFileSync(record, readFileSync(record, 'utf8').replaceAll('"told"', '"untold"').replaceAll('/told/', '/untold/'));
+  const text = readFileSync(record, 'utf8');
+  writeFileSync(record, text.replaceAll('"told"', '"untold"').replaceAll('/told/', '/untold/'));
+  cpSync(told ?? '', removed ?? '', { recursive: true });
+  writeFileSync(join(removed ?? '', 'volume.json'), text.replaceAll('"told"', '"lost"'));
+  writeFileSync(records, readFileSync(records, 'utf8').replace(network, '1'.repeat(64)));
   await engine.start();
   await crashAndRestart();
-  const filters = encodeURIComponent(JSON.stringify({ type: ['volume'], event: ['create'] }));
-  const reply = await open(engine.socketPath, 'GET', `/events?since=1&until=${Date.now() / 1000}&filters=${filters}`);
-  const names: string[] = [];
-  for await (const { Actor } of jsonLines<{ Actor: { ID: string } }>(reply.message)) names.push(Actor.ID);
-  assert.deepEqual(names, ['told', 'untold']);
+  assert.deepEqual(await changes('volume'), ['create told', 'destroy lost', 'create untold']);
+  assert.deepEqual(
+    (await changes('network')).filter((change) => !change.startsWith('create')),
+    [`destroy ${network}`, `destroy ${'1'.repeat(64)}`],
+  );
+  assert.ok(!existsSync(removed ?? ''));
   await ok('volume', 'rm', 'told', 'untold');
 });
 

@@ -10,7 +10,7 @@ import type { TaskInfo } from '../../ports/supervisor.js';
 import { withState, type ContainerRecord } from '../container/container.record.js';
 import { record } from '../container/machine-fixture.js';
 import { EarlierTold, isRemovalTold, readLastTold } from './told-events.js';
-import { type Making, untoldMakings } from './untold-makings.js';
+import { type Change, untoldChanges } from './untold-changes.js';
 
 /** Returns the log of a daemon after one that told what `tell` tells. */
 async function next(t: TestContext, tell: (log: EventLog) => void): Promise<EventLog> {
@@ -116,19 +116,29 @@ test('what was made just before the end and not told is found, also when its nam
     first.emit('network', 'create', 'n', {});
     first.emit('network', 'connect', 'm', { container: 'a' });
   });
-  const making = (type: Making['type'], id: string, created = new Date().toISOString()): Making => ({
+  const change = (action: Change['action'], type: Change['type'], id: string, atMs = Date.now()): Change => ({
     type,
+    action,
     id,
-    created,
+    atMs,
     attributes: {},
   });
-  const made = [
-    ...['told', 'again', 'n'].map((name) => making('volume', name)),
-    ...['n', 'm'].map((id) => making('network', id)),
-    making('volume', 'old', '2026-01-01T00:00:00Z'),
+  const changes = [
+    ...['told', 'again', 'n'].map((name) => change('create', 'volume', name)),
+    ...['n', 'm'].map((id) => change('create', 'network', id)),
+    change('create', 'volume', 'old', Date.parse('2026-01-01T00:00:00Z')),
   ];
-  const untold = (await untoldMakings(log, made)).map(({ type, id }) => `${type} ${id}`);
-  assert.deepEqual(untold, ['volume again', 'volume n', 'network m']);
+  const find = async (all: readonly Change[]): Promise<string[]> =>
+    (await untoldChanges(log, all)).map(({ type, action, id }) => `${action} ${type} ${id}`);
+  assert.deepEqual(await find(changes), ['create volume again', 'create volume n', 'create network m']);
   log.emit('network', 'create', 'm', {});
-  assert.deepEqual((await untoldMakings(log, [making('volume', 'told')])).length, 0);
+  assert.deepEqual(await find([change('create', 'volume', 'told')]), []);
+  // It was removed, and its name came again.
+  const removal = change('destroy', 'volume', 'told', Date.now() + 1);
+  assert.deepEqual(await find([change('create', 'volume', 'told'), removal]), [
+    'destroy volume told',
+    'create volume told',
+  ]);
+  const toldRemoval = change('destroy', 'volume', 'again', Date.now() - 60_000);
+  assert.deepEqual(await find([toldRemoval, change('destroy', 'network', 'n', Date.now() + 1)]), ['destroy network n']);
 });

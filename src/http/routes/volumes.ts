@@ -18,8 +18,8 @@ export interface VolumeRouteDeps {
       readonly options: Record<string, string>;
       readonly labels?: Record<string, string>;
     }): Promise<VolumeInfo & { readonly created: boolean }>;
-    /** Removes a volume and returns the name of its driver. */
-    remove(name: string, force?: boolean): Promise<string>;
+    /** Removes a volume, and tells of it. */
+    remove(name: string, force?: boolean): Promise<unknown>;
     size(name: string): Promise<number>;
   };
   readonly containers: { list(): readonly ContainerRecord[] };
@@ -80,7 +80,7 @@ export function volumeRoutes(deps: VolumeRouteDeps): Route[] {
       if (inUse.length > 0)
         throw conflict(`remove ${name}: volume is in use - [${inUse.join(', ')}]`, { code: 'VOLUME_IN_USE' });
       try {
-        emit('destroy', name, { driver: await volumes.remove(name, force) });
+        await volumes.remove(name, force);
       } catch (error) {
         if (!force || !isEngineError(error, 'not-found')) throw error;
       }
@@ -125,7 +125,7 @@ async function prune(
   for (const volume of volumes.list()) {
     if (!isUnused(volume)) continue;
     const size = await volumes.size(volume.name);
-    emit('destroy', volume.name, { driver: await volumes.remove(volume.name) });
+    await volumes.remove(volume.name);
     deleted.push(volume.name);
     reclaimed += size;
   }

@@ -272,10 +272,8 @@ function namesOf(mounts: readonly MountPoint[]): string[] {
 async function removeUnused(deps: ContainerDeps, id: string, names: readonly string[]): Promise<boolean> {
   const remove = async (name: string): Promise<boolean> => {
     if (deps.volumeUsers(name).some((user) => user !== id)) return true;
-    const isKnown = deps.volumes.isAnonymous(name);
     try {
-      const driver = await deps.volumes.remove(name);
-      if (isKnown) deps.emit('volume', 'destroy', name, { driver });
+      await deps.volumes.remove(name);
       return true;
     } catch (error) {
       deps.log.debug({ err: error, volume: name }, 'anonymous volume kept');
