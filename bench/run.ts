@@ -10,7 +10,8 @@ import { fileURLToPath } from 'node:url';
 import { BtrfsDisk } from '../test/support/btrfs-disk.js';
 import { Authority, type Certificate } from '../test/support/certificates.js';
 import { dockerd } from '../test/support/dockerd.js';
-import { engined } from '../test/support/engined.js';
+import type { EngineKind } from '../test/support/engine.js';
+import { engined, type EnginedOptions } from '../test/support/engined.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from '../test/support/image-builder.js';
 import { startRegistry } from '../test/support/registry.js';
 import { storeArgs } from '../test/support/tested-store.js';
@@ -36,6 +37,7 @@ import { pullsAtOnce } from './pulls.js';
 import { readOptions } from './options.js';
 import { pushBigImage, pushMadeLayer } from './push.js';
 import { removeManyLayers } from './removal.js';
+import { withRunFilesInMemory } from './run-files.js';
 import { keep } from './history.js';
 import { report } from './report.js';
 import { take, type Contender, type MetricResult } from './sampling.js';
@@ -133,6 +135,7 @@ function contenders(
     return transport === undefined ? shared : [...shared, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
   };
   const scheme = transport === 'tls' ? 'https' : 'http';
+  const daemon = (given: EnginedOptions): EngineKind => withRunFilesInMemory(engined(given));
   const build = (name: string, port: number, main: string | undefined): Contender => {
     const address = `127.0.0.1:${port}`;
     const program = main === undefined ? {} : { main };
@@ -140,16 +143,20 @@ function contenders(
       ? {
           name,
           tcpUrl: `http://${address}/metrics`,
-          kind: () => engined({ args: ['--experimental', '--metrics-addr', address], ...program }),
+          kind: () => daemon({ args: ['--experimental', '--metrics-addr', address], ...program }),
         }
-      : { name, tcpUrl: `${scheme}://${address}`, kind: () => engined({ args: args('engined', port), ...program }) };
+      : { name, tcpUrl: `${scheme}://${address}`, kind: () => daemon({ args: args('engined', port), ...program }) };
   };
   const ours = build('engined', 23750, undefined);
   if (options.before !== undefined) return [ours, build('before', 23752, options.before)];
   if (needsMetrics === true) return [ours];
   const both: Contender[] = [
     ours,
-    { name: 'dockerd', tcpUrl: `${scheme}://127.0.0.1:23751`, kind: () => dockerd({ args: args('dockerd', 23751) }) },
+    {
+      name: 'dockerd',
+      tcpUrl: `${scheme}://127.0.0.1:23751`,
+      kind: () => withRunFilesInMemory(dockerd({ args: args('dockerd', 23751) })),
+    },
   ];
   return both.filter(
     ({ name }) =>

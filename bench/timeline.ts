@@ -116,7 +116,7 @@ export async function drawTimeline(
   mkdirSync(dir, { recursive: true });
   const steps = join(dir, `timeline-${name}.jsonl`);
   writeFileSync(steps, '');
-  const engine = await Engine.start(engined({ args, env: { ENGINED_TIMELINE: steps } }));
+  const engine = await Engine.start(withRunFilesInMemory(engined({ args, env: { ENGINED_TIMELINE: steps } })));
   try {
     await dockerOk(engine, ['pull', '-q', setting.image]);
     const act = await scene.prepare(engine, setting);

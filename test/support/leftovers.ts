@@ -184,7 +184,10 @@ export function leftovers(place: Place): string[] {
 function things({ dir, mark, before }: Place): string[] {
   return [
     ...processesOf(dir).map(({ pid, command }) => `process ${pid} ${command}`),
-    ...mountsBelow(dir).map((path) => `mount ${path}`),
+    // What benches mount there before the daemon starts is theirs.
+    ...mountsBelow(dir)
+      .filter((path) => path !== `${dir}/exec`)
+      .map((path) => `mount ${path}`),
     ...added(links(), before.links, mark).map((name) => `link ${name}`),
     ...containerCgroups(mark).map((path) => `cgroup ${path}`),
   ];
