@@ -15,6 +15,7 @@ import { execTrue } from './exec.js';
 import type { Setting } from './measure.js';
 import { pull } from './pull.js';
 import { push } from './push.js';
+import { withRunFilesInMemory } from './run-files.js';
 import { timelineChart, type TimelineStep } from './timeline-chart.js';
 
 /** The first runs load code and fill caches. */

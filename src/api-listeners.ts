@@ -11,7 +11,7 @@ import { BrowserGuard } from './http/browser-guard.js';
 import type { Front } from './http/front.js';
 import type { RequestSummary } from './http/gate.js';
 import type { Listener, ListenSpec } from './http/listener.js';
-import { TlsIdentity } from './http/tls/identity.js';
+import { TlsIdentity } from './http/tls-identity.js';
 import type { Logger } from './ports/logger.js';
 import type { ServiceManager } from './service-manager.js';
 import { selectActivationSockets, type ActivationSocket } from './sys/process/activation.js';
@@ -88,6 +88,11 @@ export class ApiListeners {
   async close(limitMs: number): Promise<void> {
     this.#closing.abort();
     await Promise.all(this.#listeners.map((listener) => listener.close(limitMs)));
+  }
+
+  /** Ends all listeners that were closed, each as `Listener.end` does. */
+  async end(limitMs: number): Promise<void> {
+    await Promise.all(this.#listeners.map((listener) => listener.end(limitMs)));
   }
 
   async #listen(front: Front, { spec, policy }: Plan): Promise<void> {

@@ -37,6 +37,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['events', ({ parts }) => parts.drivers.events.close()],
   ['kept replies', ({ parts }) => parts.drivers.keptReplies.close()],
   ['kept output', ({ parts }) => parts.drivers.keeper.close()],
+  ['clients over TLS', ({ parts }) => parts.listeners.end(LISTENER_CLOSE_MS)],
   ['workers', closeWorkers],
   ['volume plugins', ({ parts }) => parts.drivers.volumePlugins.close()],
   ['log plugins', ({ parts }) => parts.drivers.logPlugins.close()],

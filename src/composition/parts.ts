@@ -21,6 +21,7 @@ import { requestsInSteps } from './request-steps.js';
 import { requestTracer } from '../text/steps.js';
 import { tracedRoutes } from '../http/traced-routes.js';
 import { startTracing, type Tracing } from './tracing.js';
+import { ThreadTerminator } from '../workers/tls-terminator.js';
 import { composeRoutes } from './routes.js';
 import { composeTransfers, type Transfers } from './transfers.js';
 
@@ -81,6 +82,7 @@ function composeFront(
     keptReplies,
     keptSockets,
     observer: requestsInSteps(metrics.requests),
+    terminateTls: (rules, serve) => new ThreadTerminator(rules, log, serve),
     jsonParser: (text) => promptPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
     routes: tracer === undefined ? routes : tracedRoutes(routes, tracer),
   });

@@ -3,6 +3,7 @@ import type { Authorizer } from '../ports/authorization.js';
 import type { KeptReplies } from '../ports/kept-replies.js';
 import { NO_KEPT_SOCKETS, type KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
+import type { TerminateTls } from '../ports/tls-terminator.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { AuditLog } from './audit.js';
 import type { JsonParser } from './json-body.js';
@@ -27,6 +28,8 @@ export interface FrontOptions {
   readonly keptReplies?: KeptReplies;
   /** Has the listening sockets of an earlier process, and keeps ours for the next one. */
   readonly keptSockets?: KeptSockets;
+  /** Is needed by addresses with TLS. */
+  readonly terminateTls?: TerminateTls;
   /** Parses large JSON bodies in another thread. */
   readonly jsonParser?: JsonParser;
 }
@@ -51,8 +54,8 @@ export function createFront(options: FrontOptions): Front {
     ...(options.keptReplies === undefined ? {} : { keptReplies: options.keptReplies }),
     ...(options.jsonParser === undefined ? {} : { jsonParser: options.jsonParser }),
   });
-  const { logger, maxInFlight = 8192, keptSockets = NO_KEPT_SOCKETS } = options;
+  const { logger, maxInFlight = 8192, keptSockets = NO_KEPT_SOCKETS, terminateTls } = options;
   return {
-    listen: (spec, policy) => listen(spec, { pool, logger, maxInFlight, policy, keptSockets }),
+    listen: (spec, policy) => listen(spec, { pool, logger, maxInFlight, policy, keptSockets, terminateTls }),
   };
 }

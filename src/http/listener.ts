@@ -3,6 +3,7 @@ import { setImmediate as setImmediateAsync, setTimeout as setTimeoutAsync } from
 import { EngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
+import type { FollowedTlsRules, TerminateTls } from '../ports/tls-terminator.js';
 import { closeFd, watchReadable } from '../sys/files/fd.js';
 import { openFileLimit } from '../sys/process/limits.js';
 import { acceptFrom, listeningOnTcp, listenOnTcp, prepareConnections } from '../sys/net/listen-socket.js';
@@ -12,8 +13,6 @@ import type { BrowserGuard } from './browser-guard.js';
 import type { ConnectionPool } from './connection-pool.js';
 import { Gate, type LiveConnection, type RequestSummary } from './gate.js';
 import { openSocketFile } from './socket-file.js';
-import type { TlsIdentity } from './tls/identity.js';
-import { createTlsTerminator } from './tls/terminator.js';
 
 export type ListenSpec =
   /** A stale socket file is replaced, and the file is removed at the close. Mode 0660, group `gid` or our own. */
@@ -24,7 +23,7 @@ export type ListenSpec =
       readonly host: string;
       readonly port: number;
       readonly prefix?: string;
-      readonly tls?: TlsIdentity;
+      readonly tls?: FollowedTlsRules;
       readonly guard?: BrowserGuard;
     }
   /** A socket that listens already and is given away. Its file, if it has one, belongs to whoever made it. */
@@ -32,7 +31,7 @@ export type ListenSpec =
       readonly kind: 'fd';
       readonly fd: number;
       readonly address: string;
-      readonly tls?: TlsIdentity;
+      readonly tls?: FollowedTlsRules;
       readonly guard?: BrowserGuard;
     };
 
@@ -50,6 +49,11 @@ export interface Listener {
    * they belong to whoever hijacked them. Idempotent.
    */
   close(limitMs: number): Promise<void>;
+  /**
+   * Waits until clients over TLS have been sent what was written to them, up to the limit, and cuts off all of them.
+   * Call it after `close`, when hijacked connections have been ended, too.
+   */
+  end(limitMs: number): Promise<void>;
 }
 
 export interface ListenServices {
@@ -58,6 +62,7 @@ export interface ListenServices {
   readonly maxInFlight: number;
   readonly policy?: AccessPolicy | undefined;
   readonly keptSockets: KeptSockets;
+  readonly terminateTls?: TerminateTls | undefined;
 }
 
 /** Connections that are accepted before others get their turn again. */
@@ -102,10 +107,10 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
     guard: spec.kind === 'unix' ? undefined : spec.guard,
   });
   const { pool, logger, keptSockets: kept } = services;
+  const tls = spec.kind === 'unix' ? undefined : spec.tls;
+  if (tls && !services.terminateTls) throw new Error('this front cannot end TLS');
   const { fd, address, port, release, keptName } = await bind(spec, kept);
-  const identity = spec.kind === 'unix' ? undefined : spec.tls;
-  const terminator =
-    identity && createTlsTerminator(identity, logger, (connection, peer) => pool.serve(connection, gate, peer));
+  const terminator = tls && services.terminateTls?.(tls, (connection, peer) => pool.serve(connection, gate, peer));
   const acceptor = startAccepting(fd, logger, (connection) =>
     terminator ? terminator.accept(connection) : pool.serve(connection, gate),
   );
@@ -129,6 +134,7 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
     port,
     inFlight: () => [...gate.pending].map((exchange) => exchange.summary()),
     close: (limitMs) => (closed ??= close(limitMs)),
+    end: async (limitMs) => terminator?.end(limitMs),
   };
 }
 

@@ -26,6 +26,8 @@ export interface RunOptions {
    * clears away what it left.
    */
   readonly signal?: AbortSignal;
+  /** The task mostly waits for clients, and lasts as long as they do: memory is not looked after meanwhile. */
+  readonly isService?: boolean;
   /** Buffers and ports of the input that move to the worker instead of being copied. */
   readonly transferList?: readonly Transferable[];
 }
@@ -54,7 +56,11 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   let threads = startThreads(options);
   const lives = new Set<Life>();
   return {
-    async run<Name extends TaskName>(task: Name, input: TaskInput<Name>, { signal, transferList }: RunOptions = {}) {
+    async run<Name extends TaskName>(
+      task: Name,
+      input: TaskInput<Name>,
+      { signal, transferList, isService }: RunOptions = {},
+    ) {
       if (threads.failure !== undefined) threads = startThreads(options);
       const current = threads;
       if (signal?.aborted) throw cancelled(`${task} was cancelled`);
@@ -66,7 +72,8 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
       const life = kill?.life ?? newLife();
       lives.add(life);
       const order: Order = { task, input, life };
-      const running = lookedAfter(() => step(`worker.${task}`, () => current.pool.run(order, control)));
+      const perform = (): Promise<unknown> => step(`worker.${task}`, () => current.pool.run(order, control));
+      const running = isService === true ? perform() : lookedAfter(perform);
       const ended = Promise.race(kill ? [running, kill.givenUp] : [running]).finally(() => {
         kill?.end();
         lives.delete(life);

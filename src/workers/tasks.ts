@@ -45,6 +45,7 @@ export const tasks = {
   'take-inventory': async () => (await import('../inventory/take-inventory.js')).takeInventory,
   'tar-size': async () => (await import('../storage/tasks/tar-size.js')).tarSize,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
+  'terminate-tls': async () => (await import('./terminate-tls.js')).terminateTls,
   'unpack-kept': async () => (await import('./fetch-ahead.js')).unpackKept,
   'unpack-source': async () => (await import('../build/sources/unpack-source.js')).unpackSource,
   'verify-layer': async () => (await import('../storage/tasks/verify-layer.js')).verifyLayer,

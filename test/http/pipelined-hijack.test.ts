@@ -11,7 +11,7 @@ import { connect as connectTls } from 'node:tls';
 import { conflict } from '../../src/errors/engine-error.js';
 import type { Listener } from '../../src/http/listener.js';
 import { route } from '../../src/http/route.js';
-import { TlsIdentity } from '../../src/http/tls/identity.js';
+import { TlsIdentity } from '../../src/http/tls-identity.js';
 import { Authority } from '../support/certificates.js';
 import { RawConnection } from '../support/http.js';
 import { TestFront, UPGRADE } from '../support/test-front.js';
@@ -33,7 +33,11 @@ const at = new TestFront([
   }),
 ]);
 let tls: Promise<Listener> | undefined;
-after(async () => (await tls)?.close(1000));
+after(async () => {
+  const listener = await tls;
+  await listener?.close(1000);
+  await listener?.end(10_000);
+});
 
 /** The port of a listener with TLS that serves the same routes. */
 async function tlsPort(): Promise<number> {

@@ -1,21 +1,23 @@
 /** The part that terminates TLS in front of the API, without a daemon: back pressure, ends, and who the peer is. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { connect as connectPlain, type Socket } from 'node:net';
 import { connect, type TLSSocket } from 'node:tls';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createFront } from '../../src/http/front.js';
-import type { TlsPeer } from '../../src/http/peer.js';
+import type { TlsPeer } from '../../src/ports/tls-terminator.js';
 import { pump } from '../../src/http/response-stream.js';
 import { route } from '../../src/http/route.js';
-import { TlsIdentity } from '../../src/http/tls/identity.js';
-import { createTlsTerminator } from '../../src/http/tls/terminator.js';
+import { TlsIdentity } from '../../src/http/tls-identity.js';
 import { closeFd } from '../../src/sys/files/fd.js';
 import { acceptFrom, listenOnTcp } from '../../src/sys/net/listen-socket.js';
+import { TlsTermination } from '../../src/sys/net/tls-termination.js';
+import { ThreadTerminator } from '../../src/workers/tls-terminator.js';
 import { Authority, type Certificate } from '../support/certificates.js';
 import { silentLog } from '../support/silent-log.js';
 import { waitFor } from '../support/wait.js';
@@ -53,7 +55,12 @@ const routes = [
 ];
 
 test('a reader that stalls holds back the writer; listeners that close take their connections along', async () => {
-  const front = createFront({ routes, product: { version: '1', experimental: false }, logger: silentLog });
+  const front = createFront({
+    routes,
+    product: { version: '1', experimental: false },
+    logger: silentLog,
+    terminateTls: (rules, serve) => new ThreadTerminator(rules, silentLog, serve),
+  });
   const tls = new TlsIdentity({ ca: ca.cert, ...server, minVersion: 'TLSv1.2' });
   const listener = await front.listen({ kind: 'tcp', host: '127.0.0.1', port: 0, tls });
   const options = { host: '127.0.0.1', port: listener.port ?? 0, rejectUnauthorized: false, ...show(client) };
@@ -76,6 +83,7 @@ test('a reader that stalls holds back the writer; listeners that close take thei
   const ended = once(idle, 'end');
   idle.resume();
   await listener.close(1000);
+  await listener.end(10_000);
   await ended;
   idle.destroy();
   socket.destroy();
@@ -85,7 +93,7 @@ test('the peer is the certificate that was verified', async () => {
   const { fd, port: inner } = await listenOnTcp('127.0.0.1', 0);
   const tls = new TlsIdentity({ ca: ca.cert, ...server, minVersion: 'TLSv1.2' });
   const peers: TlsPeer[] = [];
-  const terminator = createTlsTerminator(tls, silentLog, (connection, peer) => {
+  const terminator = new ThreadTerminator(tls, silentLog, (connection, peer) => {
     peers.push(peer);
     closeFd(connection);
   });
@@ -101,5 +109,70 @@ test('the peer is the certificate that was verified', async () => {
   );
   socket.destroy();
   terminator.close();
+  await terminator.end(10_000);
+  closeFd(fd);
+});
+
+test('beyond a thousand handshakes the oldest is ended at once', async () => {
+  const { fd, port } = await listenOnTcp('127.0.0.1', 0);
+  const { context, verifies } = new TlsIdentity({ ca: ca.cert, ...server, minVersion: 'TLSv1.2' });
+  const reasons: string[] = [];
+  const termination = new TlsTermination(
+    { context, verifies },
+    {
+      onOutcome: (outcome) => reasons.push('reason' in outcome ? outcome.reason : 'let in'),
+      onClosed: () => undefined,
+    },
+  );
+  const connected = async (count: number): Promise<Socket[]> => {
+    const sockets = Array.from({ length: count }, () => connectPlain(port, '127.0.0.1').resume());
+    for (let i = 0; i < count; i++) termination.accept(acceptFrom(fd) ?? (await waitFor('it', () => acceptFrom(fd))));
+    return sockets;
+  };
+  // The first one is the oldest.
+  const sockets = [...(await connected(1)), ...(await connected(999))];
+  assert.deepEqual(reasons, []);
+  const [first] = sockets;
+  assert.ok(first);
+  const ended = once(first, 'end');
+  sockets.push(...(await connected(1)));
+  await ended;
+  assert.deepEqual(reasons, ['1000 others began a handshake after it']);
+  for (const socket of sockets) socket.destroy();
+  await waitFor('all to be told', () => reasons.length === sockets.length);
+  closeFd(fd);
+});
+
+test('what was written before the end reaches a client that reads later', async () => {
+  const { fd, port } = await listenOnTcp('127.0.0.1', 0);
+  const tls = new TlsIdentity({ ca: ca.cert, ...server, minVersion: 'TLSv1.2' });
+  let inner: number | undefined;
+  const terminator = new ThreadTerminator(tls, silentLog, (given) => (inner = given));
+  const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false, ...show(client) });
+  terminator.accept(await waitFor('a connection', () => acceptFrom(fd)));
+  await once(socket, 'secureConnect');
+  const end = await waitFor('the client to be let in', () => inner);
+  let sent = 0;
+  // Nothing takes any more of it, as the client does not read.
+  for (let refused = 0; refused < 20;) {
+    try {
+      sent += writeSync(end, Buffer.alloc(MIB, 'x'));
+      refused = 0;
+    } catch {
+      refused++;
+      await sleep(10);
+    }
+  }
+  closeFd(end);
+  terminator.close();
+  const over = terminator.end(60_000);
+  // Nobody waits for this client if that is not waited for.
+  await Promise.race([over, sleep(500)]);
+  let bytes = 0;
+  socket.on('data', (data: Buffer) => (bytes += data.length));
+  await once(socket, 'end');
+  assert.equal(bytes, sent);
+  await over;
+  socket.destroy();
   closeFd(fd);
 });

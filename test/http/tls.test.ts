@@ -313,6 +313,37 @@ test('without --tlsverify, --tls serves every client, from 1.0 on when that is a
   }
 });
 
+test('what a container prints while the daemon ends reaches its client over TLS, to the last byte', async () => {
+  const other = await freePort();
+  const own = await Engine.start(
+    await withImage(engined({ args: ['-H', `tcp://127.0.0.1:${other}`, ...tlsFlags(ca.cert, server)] })),
+  );
+  try {
+    const id = await dockerOk(own, [
+      'run',
+      '-d',
+      image,
+      'sh',
+      '-c',
+      `trap 'head -c ${MIB} /dev/zero; echo end; exit' TERM; echo ready; while :; do sleep 0.1; done`,
+    ]);
+    const socket = connect({ host: '127.0.0.1', port: other, rejectUnauthorized: false, ...show(client) });
+    let text = '';
+    socket.setEncoding('latin1').on('data', (data: string) => (text += data));
+    const ended = once(socket, 'end');
+    const target = `/containers/${id}/attach?stream=1&stdout=1&logs=1`;
+    socket.write(`POST ${target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n`);
+    await waitFor('the container to be ready', () => text.includes('ready'));
+    await own.stop();
+    await ended;
+    assert.ok(text.length > MIB, `${text.length} bytes`);
+    assert.match(text.slice(-20), /end\n$/);
+    socket.destroy();
+  } finally {
+    await own.close();
+  }
+});
+
 test('files that are missing, damaged or do not belong together end the start with their names', async () => {
   const cases: [args: string[], env: NodeJS.ProcessEnv, message: RegExp][] = [
     [

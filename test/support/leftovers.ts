@@ -184,7 +184,7 @@ export function leftovers(place: Place): string[] {
 function things({ dir, mark, before }: Place): string[] {
   return [
     ...processesOf(dir).map(({ pid, command }) => `process ${pid} ${command}`),
-    // What benches mount there before the daemon starts is theirs.
+    // A bench mounts this one before the daemon starts.
     ...mountsBelow(dir)
       .filter((path) => path !== `${dir}/exec`)
       .map((path) => `mount ${path}`),

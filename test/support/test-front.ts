@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, notFound, notModified } from '../../src/errors/engine-error.js';
+import { ThreadTerminator } from '../../src/workers/tls-terminator.js';
 import { createFront, type Front } from '../../src/http/front.js';
 import type { Listener } from '../../src/http/listener.js';
 import { pump } from '../../src/http/response-stream.js';
@@ -156,6 +157,7 @@ export class TestFront {
         routes: [...this.routes, ...further],
         product: { version: '28.5.2', experimental: false },
         logger: this.logger,
+        terminateTls: (rules, serve) => new ThreadTerminator(rules, this.logger, serve),
       });
       const unix = await front.listen({ kind: 'unix', path: join(dir, 'engine.sock'), gid: 12345 });
       this.#started = { dir, front, unix, tcp: await front.listen({ kind: 'tcp', host: '127.0.0.1', port: 0 }) };

@@ -55,9 +55,14 @@ export function closeFd(fd: number): void {
   close(fd);
 }
 
+/** Ends a connection for everybody who has a descriptor of it; each of them is still to be closed. */
+export function hangUp(fd: number): void {
+  shutdown(fd, SHUT_RDWR);
+}
+
 /** Ends a connection for everybody who has a descriptor of it, and closes this one. @throws EngineError code EBADF. */
 export function endConnection(fd: number): void {
-  shutdown(fd, SHUT_RDWR);
+  hangUp(fd);
   close(fd);
 }
 

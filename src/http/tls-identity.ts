@@ -2,9 +2,10 @@
  * The certificates that TLS listeners show and trust. A reload reads them again, for connections that come afterwards.
  */
 import type { SecureContextOptions } from 'node:tls';
-import { readTlsCredentials, type TlsCredentials, type TlsFiles } from '../../sys/net/tls-credentials.js';
+import type { FollowedTlsRules } from '../ports/tls-terminator.js';
+import { readTlsCredentials, type TlsCredentials, type TlsFiles } from '../sys/net/tls-credentials.js';
 
-export class TlsIdentity {
+export class TlsIdentity implements FollowedTlsRules {
   readonly #files: TlsFiles;
   readonly #followers = new Set<(context: SecureContextOptions) => void>();
   #credentials: TlsCredentials;
@@ -32,7 +33,6 @@ export class TlsIdentity {
     return this.#credentials.warnings;
   }
 
-  /** Calls back with each new context; the function that it returns ends that. */
   follow(callback: (context: SecureContextOptions) => void): () => void {
     this.#followers.add(callback);
     return () => void this.#followers.delete(callback);

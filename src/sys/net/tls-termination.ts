@@ -1,0 +1,204 @@
+/**
+ * Ends TLS for clients that are accepted elsewhere: each one that is let in gets a socket pair, over which its plain
+ * bytes go to the server and back.
+ */
+import { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createServer, type DetailedPeerCertificate, type SecureContextOptions, type TLSSocket } from 'node:tls';
+import { messageOf } from '../../errors/engine-error.js';
+import type { TlsPeer, TlsRules } from '../../ports/tls-terminator.js';
+import { hangUp } from '../files/fd.js';
+import { PipeEnd } from './pipe-end.js';
+import { socketPair } from './socket-pair.js';
+import { socketPeer } from './socket-peer.js';
+
+/** Time for a client to finish its handshake. */
+const HANDSHAKE_MS = 10_000;
+/** Handshakes at one time; a further one ends the oldest, since those of honest clients take milliseconds. */
+const MAX_HANDSHAKES = 1000;
+/** Time for a client to take the last bytes once nobody serves it any more. */
+const LINGER_MS = 30_000;
+/** Within this time the server's bytes come, and clients take them, or there are none. */
+const LOOK_MS = 2;
+const GONE = 'the client has gone';
+const TOO_MANY = `${MAX_HANDSHAKES} others began a handshake after it`;
+
+/** The end of a handshake: each connection that is accepted has one of these. */
+export type TlsOutcome =
+  /** The client is let in; the descriptor is that of the server's end, and is given away. */
+  | { readonly type: 'open'; readonly fd: number; readonly peer: TlsPeer }
+  | { readonly type: 'refused'; readonly address: string; readonly reason: string }
+  | { readonly type: 'failed'; readonly reason: string };
+
+export interface TlsEvents {
+  onOutcome(outcome: TlsOutcome): void;
+  /** The client of a connection that was let in is gone, or has been sent all that it gets. */
+  onClosed(): void;
+}
+
+interface Handshake {
+  readonly fd: number;
+  readonly address: string;
+}
+
+export class TlsTermination {
+  readonly #events: TlsEvents;
+  readonly #verifies: boolean;
+  readonly #server: ReturnType<typeof createServer>;
+  /** Sockets during their handshake, the oldest first, by the addresses of both ends. */
+  readonly #shaking = new Map<string, Handshake>();
+  readonly #open = new Set<TLSSocket>();
+  #hasMoved = false;
+
+  constructor({ context, verifies }: TlsRules, events: TlsEvents) {
+    this.#events = events;
+    this.#verifies = verifies;
+    this.#server = createServer({
+      ...context,
+      requestCert: verifies,
+      rejectUnauthorized: verifies,
+      ALPNProtocols: ['http/1.1'],
+      handshakeTimeout: HANDSHAKE_MS,
+    });
+    this.#server.on('secureConnection', (outer) => this.#letIn(outer));
+    this.#server.on('tlsClientError', (error, outer) => this.#refuse(error, outer));
+  }
+
+  /** Takes over a connected socket; the descriptor is given away. */
+  accept(fd: number): void {
+    const socket = new Socket({ fd, readable: true, writable: true });
+    socket.on('error', () => undefined);
+    const address = addressOf(socket);
+    if (address === '') {
+      socket.destroy();
+      return this.#events.onOutcome({ type: 'refused', address, reason: GONE });
+    }
+    const key = keyOf(socket);
+    this.#shaking.set(key, { fd, address });
+    socket.once('close', () => this.#settle(key, { type: 'refused', address, reason: GONE }));
+    this.#server.emit('connection', socket);
+    const [oldest] = this.#shaking.size > MAX_HANDSHAKES ? this.#shaking : [];
+    if (oldest) this.#endHandshake(...oldest);
+  }
+
+  /** Shows and trusts these from now on. */
+  use(context: SecureContextOptions): void {
+    this.#server.setSecureContext(context);
+  }
+
+  /** Waits until clients have been sent all that the server has written so far, up to a limit. */
+  async flush(limitMs: number): Promise<void> {
+    const giveUpAt = performance.now() + limitMs;
+    let isIdle = false;
+    while (!isIdle && performance.now() < giveUpAt) {
+      this.#hasMoved = false;
+      await sleep(LOOK_MS);
+      isIdle = !this.#hasMoved && [...this.#open].every((outer) => outer.writableLength === 0);
+    }
+  }
+
+  #letIn(outer: TLSSocket): void {
+    outer.on('error', () => undefined);
+    // Before, the end of what it sends was the end of the handshake.
+    outer.allowHalfOpen = true;
+    // The end of one whose client has gone was told.
+    if (!this.#shaking.delete(keyOf(outer))) return void outer.destroy();
+    try {
+      const peer = tlsPeer(outer, this.#verifies);
+      const [ours, theirs] = socketPair();
+      this.#splice(outer, ours);
+      this.#open.add(outer);
+      outer.once('close', () => {
+        this.#open.delete(outer);
+        this.#events.onClosed();
+      });
+      this.#events.onOutcome({ type: 'open', fd: theirs, peer });
+    } catch (error) {
+      this.#events.onOutcome({ type: 'failed', reason: messageOf(error) });
+      outer.destroy();
+    }
+  }
+
+  #refuse(error: Error, outer: TLSSocket): void {
+    const reason = String(outer.authorizationError ?? error.message);
+    this.#settle(keyOf(outer), { type: 'refused', address: addressOf(outer), reason });
+    outer.destroy();
+  }
+
+  /** Node does not give the encrypted socket before its handshake is done, and the one below it cannot end it. */
+  #endHandshake(key: string, { fd, address }: Handshake): void {
+    this.#settle(key, { type: 'refused', address, reason: TOO_MANY });
+    // Node may have closed the descriptor, and the number may be another's.
+    if (isPeer(fd, address)) hangUp(fd);
+  }
+
+  /** Says what became of a handshake. One whose client has gone has no key any more; its socket's end is heard. */
+  #settle(key: string, outcome: TlsOutcome): void {
+    if (this.#shaking.delete(key)) this.#events.onOutcome(outcome);
+  }
+
+  /** Passes on bytes, ends and backpressure in both directions, until either side is gone. */
+  #splice(outer: TLSSocket, fd: number): void {
+    const inner = new PipeEnd(fd, {
+      onData: (bytes) => {
+        this.#hasMoved = true;
+        if (!outer.write(bytes)) inner.pause();
+      },
+      onEnd: (isGone) => {
+        this.#hasMoved = true;
+        outer.end();
+        if (!isGone) return;
+        outer.once('finish', () => outer.destroy());
+        outer.setTimeout(LINGER_MS, () => outer.destroy());
+      },
+      onDrain: () => outer.resume(),
+    });
+    outer.on('drain', () => inner.resume());
+    outer.on('data', (bytes: Buffer) => {
+      if (!inner.write(bytes)) outer.pause();
+    });
+    outer.once('end', () => inner.finish());
+    outer.once('close', () => inner.close());
+  }
+}
+
+/** Returns the peer of a TLS connection. @throws Error when the client has gone already. */
+function tlsPeer(socket: TLSSocket, isVerified: boolean): TlsPeer {
+  const address = addressOf(socket);
+  if (address === '') throw new Error(GONE);
+  if (!isVerified) return { kind: 'tls', address, commonName: undefined, certificates: [] };
+  const chain: DetailedPeerCertificate[] = [];
+  for (let next = socket.getPeerCertificate(true); !chain.includes(next); next = next.issuerCertificate) {
+    chain.push(next);
+    // A root certificate names itself as its issuer. An authority that is trusted without being a root names nobody.
+    if ((next.issuerCertificate as DetailedPeerCertificate | undefined) === undefined) break;
+  }
+  // A subject may have several names; Go takes the last one, and authorization plugins know its reading.
+  const names = [chain[0]?.subject.CN ?? []].flat() as readonly string[];
+  return { kind: 'tls', address, commonName: names.at(-1), certificates: chain.map(({ raw }) => pem(raw)) };
+}
+
+/** Returns `192.0.2.1:40000` or `[2001:db8::1]:40000`; '' when the client has gone. */
+function addressOf({ remoteAddress, remotePort }: Socket): string {
+  if (remoteAddress === undefined) return '';
+  const host = remoteAddress.replace(/^::ffff:(?=[\d.]+$)/, '');
+  return `${host.includes(':') ? `[${host}]` : host}:${remotePort}`;
+}
+
+function isPeer(fd: number, address: string): boolean {
+  try {
+    const peer = socketPeer(fd);
+    return peer.kind === 'tcp' && peer.address === address;
+  } catch {
+    return false;
+  }
+}
+
+function keyOf(socket: Socket): string {
+  return `${addressOf(socket)} ${socket.localAddress}:${socket.localPort}`;
+}
+
+function pem(der: Buffer): string {
+  const lines = der.toString('base64').match(/.{1,64}/g) ?? [];
+  return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`;
+}
