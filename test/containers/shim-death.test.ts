@@ -61,8 +61,12 @@ function killing(victim: (typeof VICTIMS)[number]): string {
   ].join('\n');
 }
 
-/** A runtime that kills the shim when a task is to be started. */
-const KILLING_AT_START = '#!/bin/sh\ncase " $* " in *" start "*) kill -KILL $PPID;; *) exec runc "$@";; esac\n';
+/** A runtime that kills the shim when a task is to be started for the first time. */
+const KILLING_AT_START = [
+  '#!/bin/sh',
+  'case " $* " in *" start "*) [ -e "$0.once" ] || { touch "$0.once"; kill -KILL $PPID; exit 1; };; esac',
+  'exec runc "$@"',
+].join('\n');
 
 /** A runtime that ends each exec with the end of the daemon. */
 const KILLING_DAEMON = [
@@ -75,7 +79,7 @@ const KILLING_DAEMON = [
 ].join('\n');
 
 interface Inspected {
-  readonly State: { readonly Status: string; readonly Pid: number; readonly ExitCode: number };
+  readonly State: { readonly Status: string; readonly Pid: number; readonly ExitCode: number; readonly Error: string };
 }
 
 const inspect = ({ id }: { id: string }): Promise<Inspected> =>
@@ -230,11 +234,17 @@ for (const victim of VICTIMS)
     await remove(id);
   });
 
-test('the shim killed between the creation and the start of a task: nothing of it stays', async () => {
-  const json = { Image: image, HostConfig: { NetworkMode: 'none', Runtime: 'starting' } };
+test('the shim killed between creation and start of a task: it can be started again, nothing stays', async () => {
+  const json = { Image: image, Cmd: ['sleep', '1000'], HostConfig: { NetworkMode: 'none', Runtime: 'starting' } };
   const { Id: id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json }, 201);
   const { status, text } = await call(engine.socketPath, 'POST', `/containers/${id}/start`);
-  assert.ok(status >= 400, text);
+  assert.equal(status, 500, text);
+  const { Status, ExitCode, Error } = (await inspect({ id })).State;
+  assert.deepEqual({ Status, ExitCode }, { Status: 'created', ExitCode: 128 });
+  assert.match(Error, /^the shim does not answer: /);
+  await callJson(engine.socketPath, 'POST', `/containers/${id}/start`, {}, 204);
+  await callJson(engine.socketPath, 'POST', `/containers/${id}/kill`, {}, 204);
+  await waitFor('its end', async () => (await inspect({ id })).State.ExitCode === 137);
   await remove(id);
   await waitFor('the control groups to go', () => !containerCgroups(engine.mark).some((path) => path.endsWith(id)));
   assert.doesNotMatch(engine.log, /undo failed/);
