@@ -1,6 +1,6 @@
 /** Containers and images that ask for files without end, in number or depth, harm neither the daemon nor the disk. */
 import assert from 'node:assert/strict';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { makeDeep } from '../support/deep-directories.js';
@@ -79,4 +79,19 @@ test('an image whose containers would get volumes without end has none', { skip 
   assert.equal(refused.text, '{"message":"a container or its image has more than 1000 volumes"}\n');
   assert.equal(refused.status, 400);
   assert.equal(await ok('volume', 'ls', '-q'), before);
+});
+
+test('a file with more holes than the disk has room is in no image', { skip }, async () => {
+  const root = await start('holes');
+  const { bavail, bsize } = statfsSync(engine.dir);
+  writeFileSync(`${root}/sparse`, '');
+  // Other tests may delete files meanwhile.
+  truncateSync(`${root}/sparse`, 2 * bavail * bsize);
+  const refused = await call(engine.socketPath, 'POST', '/commit?container=holes&repo=holes');
+  assert.match(refused.text, /no space left on device/);
+  assert.equal(refused.status, 500);
+  truncateSync(`${root}/sparse`, 1 << 20);
+  await ok('commit', 'holes', 'holes');
+  await ok('rm', '-f', '-v', 'holes');
+  await ok('rmi', 'holes');
 });

@@ -1,4 +1,5 @@
 /** Makes the tar of an image layer from the writable layer of a container. Synchronous, for worker threads. */
+import { statfsSync } from 'node:fs';
 import type { IdMaps } from '../../ports/id-maps.js';
 import { toBytePath } from '../byte-path.js';
 import { isOpaque, isWhiteout } from '../layers/marks.js';
@@ -21,10 +22,14 @@ export interface DiffWatcher extends TarWatcher {
  * cut to seconds as in the Docker engine. A chunk is valid until the next one is asked for. Sockets are left out, and
  * so are files whose own names read as whiteouts. Owners are mapped by `idMaps`. A file that changes during the walk is
  * in the tar as it was at some moment.
+ * @throws EngineError code ENOSPC for sparse files that would not fit on the disk: as they could be read for days, they
+ * are refused at once.
  */
 export function* diffTar(upperDir: string, idMaps?: IdMaps, watcher?: DiffWatcher): Generator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
   const writer = new EntryWriter(() => buffer, idMaps, watcher, watcher?.isStill);
+  const { bavail, bsize } = statfsSync(upperDir);
+  writer.holeBytesLeft = bavail * bsize;
   for (const entry of walkTree(toBytePath(upperDir))) yield* diffEntry(writer, entry, idMaps, watcher);
   yield END_OF_ARCHIVE;
 }

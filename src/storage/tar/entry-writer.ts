@@ -1,5 +1,6 @@
 /** Turns files of a walked tree into tar entries. Synchronous, for worker threads. */
 import { closeSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
+import { internal } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
 import { containerOwner } from '../../sys/users/id-maps.js';
 import { getXattr, listXattrs } from '../../sys/files/xattr.js';
@@ -23,12 +24,16 @@ export interface TarWatcher {
   attribute(name: string, value: Buffer | undefined): void;
 }
 
+const BLOCK_BYTES = 512;
+
 export class EntryWriter {
   /** For a file with several names: the name that has the content, by device and inode. */
   readonly #firstNames = new Map<string, string>();
   readonly #buffer: () => Buffer;
   /** The time of all entries, in seconds since 1970; undefined: each has its own. */
   mtimeSeconds: number | undefined;
+  /** Files may have so many bytes in all of which the disk has nothing. A container makes more than anybody reads. */
+  holeBytesLeft = Number.POSITIVE_INFINITY;
 
   /**
    * @param buffer returns the memory that the next piece of content is read into.
@@ -47,7 +52,7 @@ export class EntryWriter {
   /**
    * Returns the bytes of one entry; none for sockets and for files that vanished. Content comes in pieces that fill the
    * given buffers. Its length is that of the file when it is opened: a file that grows is cut, one that shrinks is
-   * filled with zeros.
+   * filled with zeros. @throws EngineError code ENOSPC for holes beyond `holeBytesLeft`.
    * @param name byte string, without a slash at its end.
    */
   *write({ at, stat }: TarSource, name: string): Generator<Buffer> {
@@ -76,6 +81,7 @@ export class EntryWriter {
     try {
       // The size must be that of the file that is read, whatever has its name meanwhile.
       const sizeBytes = Number(stat.size);
+      this.#passHoles(sizeBytes - Number(stat.blocks) * BLOCK_BYTES);
       yield encodeHeader({
         ...this.#common(stat),
         type: '0',
@@ -98,6 +104,11 @@ export class EntryWriter {
     } finally {
       closeSync(fd);
     }
+  }
+
+  #passHoles(bytes: number): void {
+    if (bytes > 0) this.holeBytesLeft -= bytes;
+    if (this.holeBytesLeft < 0) throw internal('the files have more holes than the disk has room', { code: 'ENOSPC' });
   }
 
   /** Returns the header of an entry without content; undefined if the file vanished. */
