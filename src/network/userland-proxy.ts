@@ -1,13 +1,16 @@
 /** Passes connections and datagrams from a bound socket on to a container. */
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
-import { createServer, isIPv4, type Socket } from 'node:net';
+import { createServer, isIPv4, Socket } from 'node:net';
 import { type MovedConnection, ProxiedConnection, type ProxyTarget } from './proxied-connection.js';
+import { proxyBudget } from './proxy-budget.js';
 import type { UnderWay } from './under-way.js';
 
 /** An idle UDP peer is forgotten after this time. */
 const UDP_SESSION_MS = 90_000;
 /** Datagrams of further peers are dropped. */
 const MAX_UDP_SESSIONS = 1024;
+/** Descriptors of a connection. */
+const TCP_SOCKETS = 2;
 
 export interface Proxy {
   /** Closes the socket; connections under way go on. */
@@ -29,6 +32,8 @@ export function proxyTcp(
   let underWay: UnderWay = { ended: 0, waiting: 0 };
   let onIdle: (() => void) | undefined;
   const serve = (client: Socket | MovedConnection): void => {
+    if (!(client instanceof Socket)) proxyBudget.takeMore(TCP_SOCKETS);
+    else if (!proxyBudget.take(TCP_SOCKETS)) return void client.destroy();
     let isWaiting = true;
     underWay.waiting++;
     const taken = (): void => {
@@ -39,6 +44,7 @@ export function proxyTcp(
       taken,
       ended: () => {
         taken();
+        proxyBudget.giveBack(TCP_SOCKETS);
         underWay.ended++;
         connections.delete(connection);
         if (connections.size === 0) onIdle?.();
@@ -77,10 +83,11 @@ export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): Proxy
     const key = `${peer.address} ${peer.port}`;
     let session = sessions.get(key);
     if (!session) {
-      if (sessions.size >= MAX_UDP_SESSIONS) return;
+      if (sessions.size >= MAX_UDP_SESSIONS || !proxyBudget.take(1)) return;
       const socket = createSocket(isIPv4(target.host) ? 'udp4' : 'udp6');
       const end = (): void => {
         sessions.delete(key);
+        proxyBudget.giveBack(1);
         socket.close();
       };
       session = { socket, timer: setTimeout(end, UDP_SESSION_MS).unref() };
@@ -103,6 +110,7 @@ export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): Proxy
     isClosed = true;
     for (const { socket, timer } of sessions.values()) {
       clearTimeout(timer);
+      proxyBudget.giveBack(1);
       socket.close();
     }
     sessions.clear();
