@@ -1,7 +1,7 @@
 /** The name server inside sandboxes, over real namespaces. Needs root. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -181,6 +181,31 @@ test('other names are asked of the servers of the container; local names do not 
     setInterval(() => { sent.set(++id, performance.now()); socket.send(query(id, 'stuck'), 53, '127.0.0.11'); }, 2);`;
   assert.equal((await outputInside(stuck.path, process.execPath, '-e', probe)).trim(), 'answered');
   for (const sandbox of [upstream, client, stuck]) await detachSandbox(networks, sandbox);
+});
+
+test('questions over streams that nobody answers take few descriptors, however many a container asks', async () => {
+  const networks = await start();
+  const client = await attach(networks, 'back', ['client'], { nameservers: ['192.0.2.1'] });
+  const descriptors = (): number => readdirSync('/proc/self/fd').length;
+  const before = descriptors();
+  const load = startInside(
+    client.path,
+    process.execPath,
+    '-e',
+    `const query = Buffer.from([0, 22, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4, 100, 101, 97, 100, 0, 0, 1, 0, 1]);
+    let bytes = 0;
+    for (let count = 0; count < 30; count++) { 
+      const socket = require('node:net').connect(53, '127.0.0.11', () => socket.write(Buffer.alloc(query.length * 60,
+        query))); 
+      socket.on('data', (data) => { bytes += data.length; if (bytes >= 500 * query.length) console.log('refused'); }); }
+    setInterval(() => 0, 1000);`,
+  );
+  cleanup.add(() => endProcess(load));
+  await once(load.stdout, 'data');
+  const taken = descriptors() - before;
+  assert.ok(taken < 30 + 32 + 50, `${taken} descriptors`);
+  await endProcess(load);
+  await detachSandbox(networks, client);
 });
 
 test("a container's own packet filter sees port 53 and answers to what it let out", async () => {

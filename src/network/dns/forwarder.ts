@@ -17,6 +17,8 @@ const PORT = 53;
 const TIMEOUT_MS = 2000;
 /** At most so many questions wait, so that a silent server does not fill the memory. */
 const MAX_PENDING = 1024;
+/** A question over a stream takes a descriptor of the daemon, so fewer of these wait. */
+const MAX_STREAMS = 32;
 const BURST = 16;
 /** A socket that nobody needs is closed after this time; the next one has another port, which is harder to guess. */
 const IDLE_MS = 10_000;
@@ -27,6 +29,7 @@ export class Forwarder {
   /** Questions that are still to be sent. */
   #queue: (() => void)[] = [];
   #pending = 0;
+  #streams = 0;
 
   constructor(readonly upstreams: readonly Upstream[]) {}
 
@@ -35,8 +38,9 @@ export class Forwarder {
    * already.
    */
   async ask(query: Query, isStream: boolean): Promise<Buffer | undefined> {
-    if (this.#pending >= MAX_PENDING) return undefined;
+    if (this.#pending >= MAX_PENDING || (isStream && this.#streams >= MAX_STREAMS)) return undefined;
     this.#pending++;
+    if (isStream) this.#streams++;
     try {
       await this.#turn();
       for (const upstream of this.upstreams) {
@@ -48,6 +52,7 @@ export class Forwarder {
       return undefined;
     } finally {
       this.#pending--;
+      if (isStream) this.#streams--;
     }
   }
 
