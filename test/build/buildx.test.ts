@@ -170,6 +170,30 @@ describe('docker build', { skip }, () => {
     assert.doesNotMatch((await ordered({ BUILDKIT_SYNTAX: 'docker/dockerfile' })).text, /error/);
   });
 
+  test('COPY --parents keeps directories, those after /./ only, and finds files at any depth', async () => {
+    for (const path of ['a/p.json', 'a/b/c/p.json', 'a/b/q.json', 'p.json', 'left/p.json', 'z/p.json'])
+      buildx.write(`m/${path}`, path);
+    buildx.write('m/.dockerignore', 'left\n');
+    symlinkSync('a', join(buildx.directory, 'm/link'));
+    const kept = async (...sources: readonly string[]): Promise<string[]> => {
+      const input = `# syntax=docker/dockerfile:1\nFROM ${image}\nCOPY --parents ${sources.join(' ')} /x/\n`;
+      await plugin.ok(['build', '-t', 'kept', '-f', '-', '.'], { in: 'm', input });
+      return (await namesIn(engine, 'kept', '/x')).filter((name) => !name.endsWith('/')).map((name) => name.slice(2));
+    };
+    assert.deepEqual(await kept('a/b/q.json', 'p.json'), ['a/b/q.json', 'p.json']);
+    const everywhere = ['a/b/c/p.json', 'a/p.json', 'p.json', 'z/p.json'];
+    assert.deepEqual(await kept('**/p.json'), everywhere);
+    assert.deepEqual(await kept('./a/**/*.json'), ['a/b/c/p.json', 'a/b/q.json', 'a/p.json']);
+    assert.deepEqual(await kept('a/**'), ['a/b/c/p.json', 'a/b/q.json', 'a/p.json']);
+    assert.deepEqual(await kept('./a/./b/q.json'), ['b/q.json']);
+    assert.deepEqual(await kept('a/./**/p.json', 'z/./p.json'), ['b/c/p.json', 'p.json']);
+    assert.deepEqual(await kept('a/./'), ['b/c/p.json', 'b/q.json', 'p.json']);
+    // The same content in another place is another step.
+    rmSync(join(buildx.directory, 'm/z'), { recursive: true });
+    buildx.write('m/y/p.json', 'z/p.json');
+    assert.deepEqual(await kept('**/p.json'), ['a/b/c/p.json', 'a/p.json', 'p.json', 'y/p.json']);
+  });
+
   test('takes the context from a tar, and tells of builds that have ended', async () => {
     buildx.write('c/Dockerfile', `FROM ${image}\nCOPY x /x\n`);
     buildx.write('c/x', 'from a tar');

@@ -33,6 +33,8 @@ export interface SourceTree {
   readonly digests?: string | undefined;
   /** Whether archives of this tree are unpacked; undefined: as those of the others. */
   readonly unpacks?: boolean;
+  /** The sources are those of `--parents`. */
+  readonly parents?: boolean;
 }
 
 export interface DigestInput {
@@ -58,6 +60,8 @@ export function digestSources({ trees, ignoresOwners }: DigestInput): SourcesDig
     withSources(tree, (source, leftOut) => {
       count++;
       if (source.stat.isDirectory()) kind = 'dir';
+      // A file in another place is another result.
+      if (tree.parents) hash.update(`${source.below}\0`);
       hashSource(hash, source, leftOut, { ignoresOwners, known });
     });
     known?.save();
@@ -177,7 +181,12 @@ function place(
   leftOut: LeftOut,
 ): void {
   if (parents) {
-    tree.copy(source, joinPath(destination, source.path.slice(1)), false, leftOut);
+    tree.copy(
+      source,
+      source.below === '' ? destination : joinPath(destination, source.below),
+      source.below === '',
+      leftOut,
+    );
     return;
   }
   if (source.stat.isDirectory()) {
@@ -230,7 +239,7 @@ function* openTree(tree: SourceTree): Generator<{ readonly source: SourceFile; r
   const isExcluded = leftOutBy(tree.exclude);
   try {
     for (const pattern of tree.sources) {
-      for (const source of findSources(rootFd, pattern, isIgnored)) {
+      for (const source of findSources(rootFd, pattern, isIgnored, tree.parents)) {
         // Patterns of `--exclude` begin in the directory that is copied; a file that is named itself is wanted.
         const start = source.path === '/' ? 0 : source.path.length;
         const isOut = (path: string, isDirectory: boolean): boolean =>

@@ -23,6 +23,8 @@ export interface SourceFile extends FoundPath {
   readonly path: string;
   /** A pattern has found it. */
   readonly isMatch: boolean;
+  /** The part of the path that `--parents` keeps. */
+  readonly below: string;
 }
 
 const WILDCARDS = /[*?[\\]/;
@@ -34,19 +36,33 @@ export function hasWildcards(pattern: string): boolean {
 /**
  * Returns the files that a source names, in the order of their names. A pattern may name none. The caller closes them.
  * A link that is named itself is followed.
+ * @param parents has `**` match any directories, and what is before `/./` left out of what `--parents` keeps.
  * @throws EngineError not-found, code NO_SOURCE, for a file that is not there, or is left out.
  */
-export function findSources(rootFd: number, source: string, leftOut: LeftOut): SourceFile[] {
+export function findSources(rootFd: number, source: string, leftOut: LeftOut, parents = false): SourceFile[] {
   const pattern = cleanPath(toBytePath(source));
-  if (!hasWildcards(pattern)) return [{ ...openSource(rootFd, pattern, source, leftOut), isMatch: false }];
-  const found: string[] = [];
-  collect(rootFd, '/', pattern.split('/').filter(Boolean), found);
-  return found
+  const pivot = source.indexOf('/./');
+  const skipped = pivot < 0 ? 0 : partsOf(cleanPath(source.slice(0, pivot))).length;
+  const below = (path: string): string => partsOf(path).slice(skipped).join('/');
+  if (!hasWildcards(pattern)) {
+    const found = openSource(rootFd, pattern, source, leftOut);
+    return [{ ...found, isMatch: false, below: below(found.path) }];
+  }
+  const found = new Set<string>();
+  collect(rootFd, '/', partsOf(pattern), { found, parents });
+  return [...found]
     .filter((path) => !leftOut(path.slice(1), false) || !leftOut(path.slice(1), true))
-    .map((path) => ({ ...openSource(rootFd, path, path, () => false), isMatch: true }));
+    .map((path) => ({ ...openSource(rootFd, path, path, () => false), isMatch: true, below: below(path) }));
 }
 
-function openSource(rootFd: number, path: string, written: string, leftOut: LeftOut): Omit<SourceFile, 'isMatch'> {
+const partsOf = (path: string): string[] => path.split('/').filter(Boolean);
+
+function openSource(
+  rootFd: number,
+  path: string,
+  written: string,
+  leftOut: LeftOut,
+): Omit<SourceFile, 'isMatch' | 'below'> {
   try {
     const { fd, path: resolved } = openResolved(rootFd, path);
     closeFd(fd);
@@ -68,20 +84,34 @@ function isMissing(error: unknown): error is { readonly code: string } {
   return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP';
 }
 
-function collect(rootFd: number, directory: string, pieces: readonly string[], found: string[]): void {
+interface Collected {
+  readonly found: Set<string>;
+  readonly parents: boolean;
+}
+
+function collect(rootFd: number, directory: string, pieces: readonly string[], to: Collected): void {
   const [piece, ...rest] = pieces;
   if (piece === undefined) {
-    found.push(directory);
+    to.found.add(directory);
     return;
   }
-  for (const name of namesIn(rootFd, directory, piece)) {
+  const isAnyDepth = to.parents && piece === '**';
+  if (isAnyDepth && rest.length > 0) collect(rootFd, directory, rest, to);
+  for (const { name, isDirectory } of entriesIn(rootFd, directory, piece)) {
     const path = joinPath(directory, name);
-    if (rest.length === 0) found.push(path);
-    else collect(rootFd, path, rest, found);
+    if (rest.length === 0) to.found.add(path);
+    else if (!isAnyDepth) collect(rootFd, path, rest, to);
+    else if (isDirectory) collect(rootFd, path, pieces, to);
   }
 }
 
-function namesIn(rootFd: number, directory: string, piece: string): readonly string[] {
+interface Entry {
+  readonly name: string;
+  /** It is none for a link. */
+  readonly isDirectory: boolean;
+}
+
+function entriesIn(rootFd: number, directory: string, piece: string): readonly Entry[] {
   const matches: Glob | undefined = hasWildcards(piece)
     ? compileGlob(toText(piece), new WorkBudget('pattern'))
     : undefined;
@@ -95,8 +125,10 @@ function namesIn(rootFd: number, directory: string, piece: string): readonly str
     throw error;
   }
   try {
-    const names = readdirSync(fsPath(`/proc/self/fd/${fd}`), 'latin1').sort();
-    return matches ? names.filter((name) => matches(toText(name))) : names.filter((name) => name === piece);
+    return readdirSync(fsPath(`/proc/self/fd/${fd}`), { encoding: 'latin1', withFileTypes: true })
+      .filter(({ name }) => (matches ? matches(toText(name)) : name === piece))
+      .map((entry) => ({ name: entry.name, isDirectory: entry.isDirectory() }))
+      .sort((a, b) => (a.name < b.name ? -1 : 1));
   } finally {
     closeSync(fd);
   }

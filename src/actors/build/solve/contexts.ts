@@ -32,7 +32,7 @@ export class ClientContext {
 
   /** Returns the step that brings these files and all others that are asked for. */
   step(paths: readonly string[]): PlannedStep {
-    for (const path of paths) this.#follow(cleanPath(path).slice(1));
+    for (const path of paths) this.#follow(withoutDepths(cleanPath(path).slice(1)));
     this.#step ??= newStep({
       name: this.names.step,
       operation: this.#operation(),
@@ -65,6 +65,13 @@ export class ClientContext {
       },
     };
   }
+}
+
+/** Returns the directory in which a pattern may match at any depth; clients know no `**`. */
+function withoutDepths(path: string): string {
+  const parts = path.split('/');
+  const at = parts.indexOf('**');
+  return at < 0 ? path : parts.slice(0, at).join('/');
 }
 
 /** Reads the patterns of the files that are left out of the main context. */

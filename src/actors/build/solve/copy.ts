@@ -23,6 +23,7 @@ export function copyOperation(
 ): Operation {
   const { kind, chown, chmod, destination, exclude } = instruction;
   const dest = absolutePath(state, destination);
+  const parents = kind === 'COPY' && instruction.parents;
   const planOf = async (work: StepWork): Promise<CopyPlan> => {
     const trees: SourceTree[] = [];
     let isMapped = false;
@@ -32,7 +33,7 @@ export function copyOperation(
       isMapped ||= files.isMapped;
       const unpacks = isRemote === true && { unpacks: kind === 'ADD' && instruction.unpack === true };
       const { directory: root, digests, ignore } = files;
-      trees.push({ root, digests, sources: paths, ignore, exclude, ...unpacks });
+      trees.push({ root, digests, sources: paths, ignore, exclude, ...unpacks, parents });
     }
     return { instruction, trees, isMapped, belongsToRoot: false };
   };
