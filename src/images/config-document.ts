@@ -1,6 +1,7 @@
 /** Reads the configuration of an image, which any builder may have made. */
 import { dataLoss } from '../errors/engine-error.js';
 import type { ImageConfigDocument } from '../ports/images.js';
+import { ownMember } from '../text/own-member.js';
 import { isDigest } from './reference.js';
 
 /** Parses the document. @throws EngineError data-loss when it is no configuration of an image. */
@@ -16,9 +17,78 @@ export function parseConfig(bytes: Buffer): ImageConfigDocument {
   if (!isObject(config?.rootfs) || !Array.isArray(diffIds) || !diffIds.every(isDigest)) {
     throw dataLoss('invalid image configuration: no root file system', { code: 'BAD_CONFIG' });
   }
-  return { ...config, rootfs: { ...config.rootfs, diff_ids: diffIds } };
+  for (const [name, is] of Object.entries(DOCUMENT)) requireType(config, name, is);
+  const { config: given } = config;
+  const runtime = isObject(given) ? withLists(given) : undefined;
+  for (const [name, is] of Object.entries(runtime ? RUNTIME : {})) requireType(runtime, name, is, 'config.');
+  return {
+    ...config,
+    ...(runtime && { config: runtime }),
+    rootfs: { ...config.rootfs, diff_ids: diffIds },
+  };
 }
 
-function isObject(value: unknown): boolean {
+/** Tells whether a value is of a type. */
+type Type = (value: unknown) => boolean;
+
+const text: Type = (value) => typeof value === 'string';
+const flag: Type = (value) => typeof value === 'boolean';
+const whole: Type = (value) => Number.isSafeInteger(value);
+const list =
+  (is: Type): Type =>
+  (value) =>
+    Array.isArray(value) && value.every(is);
+const table =
+  (is: Type): Type =>
+  (value) =>
+    isObject(value) && !Array.isArray(value) && Object.values(value).every((member) => member === null || is(member));
+const members =
+  (types: Readonly<Record<string, Type>>): Type =>
+  (value) =>
+    isObject(value) && !Array.isArray(value) && Object.entries(types).every(([name, is]) => isOf(value, name, is));
+
+/** The types of the members, each of which may be absent or null. What dockerd does not know either may be anything. */
+const DOCUMENT: Readonly<Record<string, Type>> = {
+  ...ofType(text, 'architecture os variant os.version created author docker_version container comment'),
+  'os.features': list(text),
+  config: table(() => true),
+  history: list(members({ ...ofType(text, 'created author created_by comment'), empty_layer: flag })),
+};
+const RUNTIME: Readonly<Record<string, Type>> = {
+  ...ofType(text, 'User WorkingDir StopSignal Hostname Domainname Image MacAddress'),
+  ...ofType(list(text), 'Env Cmd Entrypoint OnBuild Shell'),
+  ...ofType(flag, 'Tty OpenStdin StdinOnce AttachStdin AttachStdout AttachStderr ArgsEscaped NetworkDisabled'),
+  ...ofType(table(members({})), 'Volumes ExposedPorts'),
+  Labels: table(text),
+  StopTimeout: whole,
+  Healthcheck: members({ Test: list(text), ...ofType(whole, 'Interval Timeout StartPeriod StartInterval Retries') }),
+};
+
+function ofType(is: Type, names: string): Record<string, Type> {
+  return Object.fromEntries(names.split(' ').map((name) => [name, is]));
+}
+
+/** @throws EngineError data-loss that names the member. */
+function requireType(value: unknown, name: string, is: Type, prefix = ''): void {
+  if (isOf(value, name, is)) return;
+  throw dataLoss(`invalid image configuration: ${prefix}${name} is of another type`, { code: 'BAD_CONFIG' });
+}
+
+function isOf(value: unknown, name: string, is: Type): boolean {
+  const member = ownMember(value as Readonly<Record<string, unknown>>, name) ?? null;
+  return member === null || is(member);
+}
+
+/** A command may be a text, as in images of long ago. */
+function withLists(config: object): ImageConfigDocument['config'] & object {
+  const { Cmd, Entrypoint } = config as { readonly Cmd?: unknown; readonly Entrypoint?: unknown };
+  return {
+    ...config,
+    ...(typeof Cmd === 'string' && { Cmd: [Cmd] }),
+    ...(typeof Entrypoint === 'string' && { Entrypoint: [Entrypoint] }),
+  };
+}
+
+function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }

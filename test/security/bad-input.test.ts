@@ -304,6 +304,13 @@ describe('registries that break or lie', () => {
     });
   });
 
+  test('configurations with members of another type', async () => {
+    for (const [name, value] of Object.entries({ Env: -1, Cmd: {}, WorkingDir: 5, StopSignal: 9, Healthcheck: 'x' })) {
+      const { error } = await failure(() => false, buildImage({ layers: [layer], config: { [name]: value } }));
+      assert.match(error, new RegExp(`invalid image configuration: config.${name} is of another type`));
+    }
+  });
+
   test('manifests that are no manifests', async () => {
     for (const text of [
       '',
