@@ -276,7 +276,9 @@ services:
     const session = buildx.start(['build', '.'], { in: 'e' });
     await session.said(/started/);
     session.kill('SIGINT');
-    assert.notEqual((await session.ended).status, 0);
+    const { status, stderr } = await session.ended;
+    assert.equal(status, 130);
+    assert.match(stderr, /^#\d+ CANCELED$/m);
     await waitFor('it to end', async () => {
       const listed = await plugin.ok(['buildx', 'history', 'ls', '--format', '{{.Status}}']);
       return !listed.stdout.includes('Running');

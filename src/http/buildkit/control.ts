@@ -180,6 +180,8 @@ async function outcomeOf({ solver }: ControlParts, job: BuildJob): Promise<Recor
   } catch (error) {
     // A failure of ours has more to say than its copy that went through the client.
     if (error instanceof ForeignStatus) await job.outcome;
+    // A client that has given up still shows which steps have ended by that.
+    if (job.signal.aborted) await job.outcome?.catch(() => undefined);
     throw error;
   }
   return { ...(await job.outcome)?.exporterResponse };
