@@ -129,8 +129,7 @@ export class EntryWriter {
   }
 
   #common(stat: FileFacts): ReturnType<typeof commonFields> {
-    const { mtimeSeconds } = this;
-    return { ...commonFields(stat, this.idMaps), ...(mtimeSeconds !== undefined && { mtimeSeconds }) };
+    return commonFields(stat, this.idMaps, this.mtimeSeconds);
   }
 
   #xattrs(at: string): [string, Buffer][] {
@@ -160,17 +159,20 @@ export interface FileFacts extends FileOwner {
   readonly mtimeNs: bigint;
 }
 
-/** Returns the fields that every type of entry has; times are cut to seconds as in the Docker engine. */
+/**
+ * Returns the fields that every type of entry has; times are cut to seconds as in the Docker engine.
+ * @param mtimeSeconds takes the place of the file's time.
+ */
 export function commonFields(
-  { uid, gid, mode, mtimeNs }: FileFacts,
+  facts: FileFacts,
   idMaps: IdMaps | undefined,
+  mtimeSeconds = secondsOf(facts.mtimeNs),
 ): Pick<EntryHeader, 'mode' | 'uid' | 'gid' | 'sizeBytes' | 'mtimeSeconds'> {
-  const seconds = mtimeNs / 1_000_000_000n - (mtimeNs < 0n && mtimeNs % 1_000_000_000n !== 0n ? 1n : 0n);
-  const owner = { uid: Number(uid), gid: Number(gid) };
-  return {
-    mode: Number(mode) & 0o7777,
-    ...(idMaps ? containerOwner(idMaps, owner) : owner),
-    sizeBytes: 0,
-    mtimeSeconds: Number(seconds),
-  };
+  const written = { uid: Number(facts.uid), gid: Number(facts.gid) };
+  const { uid, gid } = idMaps ? containerOwner(idMaps, written) : written;
+  return { mode: Number(facts.mode) & 0o7777, uid, gid, sizeBytes: 0, mtimeSeconds };
+}
+
+function secondsOf(ns: bigint): number {
+  return Number(ns / 1_000_000_000n - (ns < 0n && ns % 1_000_000_000n !== 0n ? 1n : 0n));
 }
