@@ -5,7 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { readdir, readFile, rm, rmdir } from 'node:fs/promises';
+import { readdir, readFile, readlink, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { processesOf } from '../sys/process/program-processes.js';
@@ -42,10 +42,16 @@ export interface ShimProcess {
   readonly id: string;
 }
 
-/** Finds shims that serve a realm, by their command lines, and processes that are about to start such a shim. */
+/**
+ * Finds shims that serve a realm, by their command lines, and processes that are about to start such a shim. What runs
+ * in a container is none, whatever it is called: a daemon there may have the same places, and so its shims the same
+ * arguments.
+ */
 export async function findShims({ socket, namespace }: ShimRealm): Promise<ShimProcess[]> {
+  const own = await namespaceOf('self');
   const shims = await Promise.all(
     (await processesOf(SHIM)).map(async (pid) => {
+      if ((await namespaceOf(pid)) !== own) return [];
       // A process that ended meanwhile has no command line.
       const args = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
       const option = (name: string): string | undefined => args[args.indexOf(name) + 1];
@@ -54,6 +60,11 @@ export async function findShims({ socket, namespace }: ShimRealm): Promise<ShimP
     }),
   );
   return shims.flat();
+}
+
+/** Returns the namespace of a process for processes; undefined when it has ended. */
+function namespaceOf(pid: number | 'self'): Promise<string | undefined> {
+  return readlink(`/proc/${pid}/ns/pid`).catch(() => undefined);
 }
 
 /** Returns the names that containerd computes for a shim's socket and, since 2.0, for the one that debugs it. */
