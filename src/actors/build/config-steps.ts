@@ -1,10 +1,10 @@
 /** Instructions that change the configuration of an image and none of its files. */
 import { exposedPorts } from '../../build/dockerfile/ports.js';
 import type { CommandLine, Instruction, KeyValue } from '../../build/dockerfile/ast.js';
+import { isSignal } from '../../build/dockerfile/validate.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { ImageRuntimeConfig } from '../../ports/images.js';
 import { goDuration } from '../../text/go-quote.js';
-import { signalNumber } from '../../text/signals.js';
 import { quotedList, shellOf, type StageState } from './stage-state.js';
 
 export type ConfigInstruction = Exclude<Instruction, { kind: 'RUN' | 'COPY' | 'ADD' | 'WORKDIR' }>;
@@ -67,7 +67,7 @@ export function configStep(
     case 'USER':
       return becomes({ User: instruction.user }, `USER ${instruction.user}`);
     case 'STOPSIGNAL':
-      if (signalNumber(instruction.signal) === undefined) throw invalid(`invalid signal: ${instruction.signal}`);
+      if (!isSignal(instruction.signal)) throw invalid(`invalid signal: ${instruction.signal}`);
       return becomes({ StopSignal: instruction.signal }, `STOPSIGNAL ${instruction.signal}`);
     case 'SHELL':
       return becomes({ Shell: [...instruction.shell] }, `SHELL [${instruction.shell.join(' ')}]`);

@@ -31,7 +31,7 @@ export function validateInstruction(instruction: Instruction, workdir: string): 
 }
 
 /** A number may be any but 0: the kernel of another platform may know it. */
-function isSignal(text: string): boolean {
+export function isSignal(text: string): boolean {
   return /^[+-]?\d{1,9}$/.test(text) ? Number(text) !== 0 : signalNumber(text) !== undefined;
 }
 

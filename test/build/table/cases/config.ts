@@ -43,6 +43,7 @@ const FACTS: readonly TableCase[] = [
   empty('user', 'USER 5:6', 'USER name'),
   empty('stop signals', 'STOPSIGNAL SIGTERM', 'STOPSIGNAL 9'),
   empty('stop signal of a variable', 'ARG S=SIGINT', 'STOPSIGNAL $S'),
+  empty('stop signal of another platform', 'STOPSIGNAL 99'),
   wrong('stop signal of no name', 'STOPSIGNAL SIGNOPE'),
   empty('maintainer', 'MAINTAINER Me <me@example.com>'),
   empty('health', 'HEALTHCHECK --interval=5s --timeout=1m --start-period=1h --start-interval=2s --retries=4 CMD a b'),
