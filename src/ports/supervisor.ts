@@ -73,6 +73,8 @@ export interface TaskInfo {
   readonly pid: number;
   readonly status: TaskStatus;
   readonly exit?: ExitStatus;
+  /** Nobody but the shim knows of its end: that, too, when the task was made and never started. */
+  readonly isUnwitnessed?: boolean;
   readonly stdio: StdioPaths;
 }
 

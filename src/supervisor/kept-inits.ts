@@ -121,6 +121,11 @@ export class KeptInits {
     return this.#pidfds.has(id);
   }
 
+  /** Tells that there is no witness of a task, which is held before the start. With an older kernel nobody knows. */
+  lacks(id: string): boolean {
+    return this.#asksKernel && !this.has(id);
+  }
+
   /** Returns the exit code of a task whose process has ended, and is just being waited for by its parent. */
   async exitCodeSoon(id: string): Promise<number | undefined> {
     const giveUpAt = performance.now() + REAPED_MS;

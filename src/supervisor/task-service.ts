@@ -200,7 +200,10 @@ export class ContainerdTasks implements TaskService {
   }
 
   async list(): Promise<TaskInfo[]> {
-    return (await this.#lookup.all()).map((process) => this.#inform(process));
+    return (await this.#lookup.all()).map((process) => {
+      const info = this.#inform(process);
+      return info.status === 'stopped' && this.#kept?.lacks(info.id) === true ? { ...info, isUnwitnessed: true } : info;
+    });
   }
 
   async get(id: string): Promise<TaskInfo | undefined> {

@@ -35,11 +35,12 @@ before(async () => {
   const failing = join(dir, 'failing');
   writeFileSync(failing, '#!/bin/sh\ncase " $* " in *" delete "*) exit 1;; esac\nexec runc "$@"\n', { mode: 0o755 });
   const args = ['--add-runtime', `failing=${failing}`];
-  for (const name of ['daemon', 'starting']) args.push('--add-runtime', `${name}=${join(dir, name)}`);
+  for (const name of ['daemon', 'starting', 'creating']) args.push('--add-runtime', `${name}=${join(dir, name)}`);
   for (const victim of VICTIMS) args.push('--add-runtime', `${victim}=${join(dir, victim)}`);
   ({ engine, image } = await startEngineWithImage(cleanup, engined({ args })));
   for (const victim of VICTIMS) writeFileSync(join(dir, victim), killing(victim), { mode: 0o755 });
   writeFileSync(join(dir, 'starting'), KILLING_AT_START, { mode: 0o755 });
+  writeFileSync(join(dir, 'creating'), KILLING_AT_CREATION.replaceAll('DIR', engine.dir), { mode: 0o755 });
   writeFileSync(join(dir, 'daemon'), KILLING_DAEMON.replace('PIDFILE', join(engine.dir, 'engine.pid')), {
     mode: 0o755,
   });
@@ -66,6 +67,17 @@ const KILLING_AT_START = [
   '#!/bin/sh',
   'case " $* " in *" start "*) [ -e "$0.once" ] || { touch "$0.once"; kill -KILL $PPID; exit 1; };; esac',
   'exec runc "$@"',
+].join('\n');
+
+/** A runtime that ends its first creation with the end of the daemon, of containerd, and of what it has made. */
+const KILLING_AT_CREATION = [
+  '#!/bin/sh',
+  'case " $* " in *" create "*) ;; *) exec runc "$@";; esac',
+  '[ -e "$0.once" ] && exec runc "$@"',
+  'touch "$0.once"',
+  'runc "$@" || exit',
+  'for word; do [ "$last" = --pid-file ] && init=$(cat "$word"); last=$word; done',
+  'kill -KILL $(cat DIR/engine.pid) $(cat DIR/exec/supervisor/supervisor.pid) $init',
 ].join('\n');
 
 /** A runtime that ends each exec with the end of the daemon. */
@@ -248,6 +260,24 @@ test('the shim killed between creation and start of a task: it can be started ag
   await remove(id);
   await waitFor('the control groups to go', () => !containerCgroups(engine.mark).some((path) => path.endsWith(id)));
   assert.doesNotMatch(engine.log, /undo failed/);
+});
+
+const skip = KERNEL_TELLS_EXITS ? false : 'only the shim knows, and says that it has ended';
+test('a task that was made and never started has not ended for the next daemon', { skip }, async () => {
+  const json = { Image: image, Cmd: ['sleep', '1000'], HostConfig: { NetworkMode: 'none', Runtime: 'creating' } };
+  const { Id: id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json }, 201);
+  await call(engine.socketPath, 'POST', `/containers/${id}/start`).catch(() => undefined);
+  await engine.stop('SIGKILL');
+  await engine.start();
+  await waitFor('the failure', async () => (await inspect({ id })).State.Status === 'exited');
+  const { ExitCode, Error } = (await inspect({ id })).State;
+  assert.deepEqual([ExitCode, Error], [128, 'the daemon stopped while the container was starting']);
+  const filters = encodeURIComponent(JSON.stringify({ container: [id], event: ['start', 'die'] }));
+  const until = Date.now() / 1000;
+  const { text } = await call(engine.socketPath, 'GET', `/events?since=1&until=${until}&filters=${filters}`);
+  assert.equal(text, '');
+  await callJson(engine.socketPath, 'POST', `/containers/${id}/start`, {}, 204);
+  await callJson(engine.socketPath, 'DELETE', `/containers/${id}?force=true`, {}, 204);
 });
 
 test('an exec that was just beginning when the daemon was killed does not hold up the next one', async () => {

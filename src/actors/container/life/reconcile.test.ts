@@ -45,6 +45,8 @@ test('record and task together tell where a container begins', () => {
     ['running', undefined, 'exited', 255],
     ['restarting', undefined, 'idle'],
     ['starting', task('stopped', 3), 'exited', 3],
+    ['starting', { ...task('stopped', 0), isUnwitnessed: true }, 'ended', 128],
+    ['running', { ...task('stopped', 3), isUnwitnessed: true }, 'exited', 3],
     ['starting', task('created'), 'ended', 128],
     ['starting', undefined, 'ended', 128],
     ['exited', task('stopped', 3), 'ended', 0],

@@ -42,9 +42,11 @@ export function reconcile(
   // The end was told, then written down; only what the run held was not given back yet.
   if (isSettled && (task?.status === 'stopped' || task?.status === 'unknown'))
     return { phase: 'ended', record: withState(record, { pid: 0 }), told };
-  if (task?.status === 'stopped')
+  // A task that was only made may seem to have ended when its creation was broken off.
+  const isUnstarted = status === 'starting' && !wasStarted(told, found.id);
+  if (task?.status === 'stopped' && !(isUnstarted && task.isUnwitnessed === true))
     return { phase: 'exited', record, exit: task.exit ?? unseenExit(told, found.id, now), told };
-  if (task || (status === 'starting' && !wasStarted(told, found.id))) return unstarted(record, now, told);
+  if (task || isUnstarted) return unstarted(record, now, told);
   if (status === 'created' || status === 'exited') return { phase: 'idle', record };
   if (status === 'restarting') return { phase: 'idle', record: withState(record, { status: 'exited' }) };
   return { phase: 'exited', record, exit: unseenExit(told, found.id, now), told };
