@@ -22,6 +22,10 @@ describe('stop', () => {
     const reference = `${registry.host}/test/stopping:1`;
     await pushImage(registry.url, 'test/stopping', '1', stopping);
     await lives.ok('pull', '-q', reference);
+    const foreign = buildImage({ layers: [buildLayer(busyboxEntries())], config: { StopSignal: '99' } });
+    const other = `${registry.host}/test/foreign:1`;
+    await pushImage(registry.url, 'test/foreign', '1', foreign);
+    await lives.ok('pull', '-q', other);
     await registry.stop();
     await lives.runTrapping('plain');
     await lives.runTrapping('own', '--stop-signal', 'USR1');
@@ -32,7 +36,12 @@ describe('stop', () => {
       await Promise.all(['plain', 'own', 'image'].map(async (name) => (await lives.inspect(name)).State.ExitCode)),
       [7, 8, 8],
     );
+    // This kernel does not know the signal of the image, and dockerd ends such a container at once.
+    await lives.ok('run', '-d', '--name', 'foreign', other, 'sh', '-c', TRAP);
+    await lives.ready('foreign');
+    await lives.ok('stop', 'foreign');
     if (lives.engine.name === 'dockerd') return;
+    assert.equal((await lives.inspect('foreign')).State.ExitCode, 7);
     await lives.ok('start', 'plain');
     await lives.ready('plain', 2);
     assert.equal((await lives.post('/v1.42/containers/plain/stop?signal=SIGUSR1')).status, 204);

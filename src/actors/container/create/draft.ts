@@ -68,7 +68,8 @@ export function draftContainer(
   checkConflicts(request.config, request.hostConfig);
   const { image, warnings } = imageOf(deps.images.resolve(request.config.Image), request);
   const { config, path, args } = mergeImageConfig(request.config, image.config.config ?? {});
-  if (config.StopSignal) parseSignal(config.StopSignal);
+  // An image may be for another kernel; a stop has SIGTERM then.
+  if (request.config.StopSignal) parseSignal(request.config.StopSignal);
   const given = withDefaults(request.hostConfig, defaults, deps);
   const networks = config.NetworkDisabled ? {} : planNetworks(deps, given, request.endpoints);
   const [, donorName = ''] = /^container:(.+)$/s.exec(given.NetworkMode) ?? [];
