@@ -29,6 +29,7 @@ const RECOVER: readonly Step[] = [
   steps.learnRecentExits,
   steps.tellUntoldChanges,
   steps.bringBackContainers,
+  steps.endCommits,
   steps.clearVolumePlaces,
   steps.unmountIdleVolumes,
   steps.collectLayers,

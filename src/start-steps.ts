@@ -8,6 +8,7 @@ import { openStaleOutputs } from './actors/container/streams/stream-files.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
 import { type Change, untoldChanges } from './actors/engine/untold-changes.js';
+import { commitNotes } from './composition/containers.js';
 import type { EngineParts } from './composition/parts.js';
 import { messageOf } from './errors/engine-error.js';
 import { platformsOf } from './images/platform.js';
@@ -162,6 +163,19 @@ function warnOfHostUsers({ base, drivers, lives }: EngineParts): void {
   if (containers.length > 0)
     base.log.warn({ containers }, 'userns-remap: these were created without it and keep the users of the host');
 }
+
+/** Does it while the start goes on, after containers that still run are taken over. */
+export const endCommits: Step = ({ parts: { base, lives } }) => {
+  const resume = async (id: string): Promise<void> => {
+    if (lives.views.get(id)?.state.status !== 'paused') return;
+    base.log.warn({ container: id }, 'resuming a container that an earlier daemon paused for a commit');
+    await lives.containers.unpause(id);
+  };
+  void lives.containers
+    .settled()
+    .then(() => commitNotes(base.execRoot).settle(resume))
+    .catch((error: unknown) => base.log.error({ err: error }, 'containers of broken commits stay paused'));
+};
 
 export const clearVolumePlaces: Step = async ({ parts }) => {
   await clearPlaces(parts.lives.deps.placesRoot);

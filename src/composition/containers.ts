@@ -3,6 +3,7 @@
  * above it. `followViews` and `followTasks` come last, because they tell all parts of changes.
  */
 import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { createContainerEffects } from '../actors/container/container.effects.js';
 import type { ContainerEffects, ContainerHooks } from '../actors/container/container.effects.types.js';
 import { createContainerMachine } from '../actors/container/container.machine.js';
@@ -13,6 +14,7 @@ import { ContainerDirectory, type DirectoryDeps } from '../actors/container/dire
 import { ContainerHolds } from '../actors/container/holds.js';
 import { Departures } from '../actors/container/life/departures.js';
 import { createContainerHooks } from '../actors/container/life/hooks.js';
+import { CommitNotes } from '../actors/container/mounts/commit-notes.js';
 import { type LinkRefreshDeps, refreshLinks } from '../actors/container/network/link-refresh.js';
 import { ContainerServices } from '../actors/container/services.js';
 import { ContainerIoRegistry } from '../actors/container/streams/container-io.js';
@@ -42,6 +44,11 @@ import { containerDefaults } from './settings.js';
 
 /** After a crash the next actor waits at most this long for an effect that hangs. */
 const EFFECTS_LIMIT_MS = 60_000;
+
+/** Each daemon of an exec-root knows the notes of the one before. */
+export function commitNotes(execRoot: string): CommitNotes {
+  return new CommitNotes(join(execRoot, 'commits'));
+}
 
 export interface Containers {
   readonly views: ContainerViews;

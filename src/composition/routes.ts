@@ -46,7 +46,7 @@ import type { ImageUsers } from '../images/removal.js';
 import { BUILD } from '../version.js';
 import type { Base } from './base.js';
 import type { Builder } from './builder.js';
-import type { Containers } from './containers.js';
+import { commitNotes, type Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
 import { hostWarnings, otherDriverWarnings } from './host-warnings.js';
 import type { PluginParts } from './plugins.js';
@@ -243,7 +243,7 @@ function allContainerRoutes(
 }
 
 function imageDeps(
-  { host, settings, temporary }: Base,
+  { host, settings, temporary, execRoot }: Base,
   { images, layers, usage, emit, events }: Drivers,
   { containers, hooks }: Containers,
   { pulls, partialBlobs, pulledBlobs, transferPool, keptContent }: Transfers,
@@ -263,6 +263,7 @@ function imageDeps(
       containers,
       (action, record, attributes) => hooks.emit(action, record, attributes),
       settings.cgroupDriver !== 'none',
+      commitNotes(execRoot),
     ),
     importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),
     architecture: host.architecture,

@@ -303,3 +303,25 @@ test('what was being written when the daemon was killed is removed by the next o
   await waitFor('them to go', () => !torn.some((path) => existsSync(path)));
   await ok('volume', 'rm', 'torn');
 });
+
+test('a container that was paused for a commit when the daemon was killed goes on', async () => {
+  const [paused, still] = await Promise.all(
+    ['for-commit', 'by-client'].map((name) => ok('run', '-d', '--name', name, registry.reference, 'sleep', '1000')),
+  );
+  await ok('pause', 'for-commit', 'by-client');
+  const notes = join(engine.dir, 'exec', 'commits');
+  await ok('commit', 'by-client', 'committed');
+  assert.deepEqual(existsSync(notes) ? readdirSync(notes) : [], []);
+  await engine.stop('SIGKILL');
+  // As it is there when the daemon is killed in the middle of a commit.
+  mkdirSync(notes, { recursive: true });
+  writeFileSync(join(notes, `${paused}.0`), '');
+  await engine.start();
+  await waitFor('it to go on', async () => (await stateOf(paused ?? '')).Status === 'running');
+  assert.equal((await stateOf(still ?? '')).Status, 'paused');
+  await waitFor('the note to go', () => readdirSync(notes).length === 0);
+  await ok('unpause', 'by-client');
+  await ok('commit', 'for-commit', 'committed');
+  assert.deepEqual(readdirSync(notes), []);
+  await ok('rmi', 'committed');
+});

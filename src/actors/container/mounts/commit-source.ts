@@ -3,6 +3,7 @@ import { conflict, isEngineError } from '../../../errors/engine-error.js';
 import type { ContainerConfig } from '../../../ports/container.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDirectory } from '../directory.js';
+import type { CommitNotes } from './commit-notes.js';
 
 export interface StillContainer {
   readonly id: string;
@@ -22,6 +23,7 @@ export class CommitSource {
     ) => void,
     /** Without control groups nothing can be paused: then the container goes on. */
     private readonly canPause: boolean,
+    private readonly notes: CommitNotes,
   ) {}
 
   /**
@@ -34,9 +36,11 @@ export class CommitSource {
       throw conflict(`You cannot commit container ${id} which is being removed`);
     const source = { id, config, image, manifest: imageManifest?.digest };
     if (!pause || !this.canPause || state.status !== 'running') return use(source);
+    const endNote = this.notes.begin(id);
     try {
       await this.containers.pause(id);
     } catch (error) {
+      endNote();
       // The container has ended meanwhile, or somebody else has paused it: either way nothing moves.
       if (isEngineError(error, 'conflict') && this.containers.find(id).state.status !== 'running') return use(source);
       throw error;
@@ -46,6 +50,7 @@ export class CommitSource {
     } finally {
       // Somebody else may have ended or resumed the container meanwhile; then there is nothing to resume.
       await this.containers.unpause(id).catch(() => undefined);
+      endNote();
     }
   }
 
