@@ -85,7 +85,8 @@ export function findInBackground(file: string): Map<string, BackgroundProcess> {
     const pid = Number(name);
     let pidfd: number | undefined;
     try {
-      if (lastArgument(pid, file) === undefined || readlinkSync(`/proc/${pid}/ns/mnt`) !== home) continue;
+      // A process of a container can hold up whoever reads its arguments, so it is told by its namespace.
+      if (readlinkSync(`/proc/${pid}/ns/mnt`) !== home || lastArgument(pid, file) === undefined) continue;
       pidfd = openPidfd(pid);
       // The descriptor is of the process that has these arguments now, also if the number went to another meanwhile.
       const argument = lastArgument(pid, file);
