@@ -39,6 +39,8 @@ export async function pruneImages(
     if (!selection.matchesLabels(image.config.config?.Labels)) continue;
     if (selection.danglingOnly && image.repoTags.length > 0) continue;
     const sizes: ReadonlyMap<string, number> = await deps.layerBytes(store.layersOf(image.id));
+    // A commit names its image after it is there: by now it may have.
+    if (names.length === 0 && store.namesOf(image.id).length > 0) continue;
     for (const name of names.length > 0 ? names : [image.id]) {
       const items = await removeUnused(deps, name);
       removed.push(...items);
