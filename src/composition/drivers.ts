@@ -34,7 +34,7 @@ import { driverPath, SNAPSHOTTER_FEATURE, snapshotterRow } from '../storage/driv
 import { checkOwnOptions, driverCandidates, snapshotterOf } from '../storage/drivers/selection.js';
 import { type DriverLayerStore, openLayerStore } from '../storage/layers/layer-store.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
-import { readRunRecord, writeRunRecord } from '../storage/run-record.js';
+import { identityOf, readRunRecord, writeRunRecord } from '../storage/run-record.js';
 import { type VolumeParts, Volumes } from '../storage/volumes.js';
 import { rootOwner } from '../sys/users/id-maps.js';
 import { inheritedLimits } from '../sys/process/limits.js';
@@ -155,6 +155,7 @@ function composeRecords({ dataRoot, execRoot, live, reserve, log }: Base, store:
         const files = new QuickReader();
         return (path) => readRecord(path, (at) => files.text(at));
       },
+      identityOf,
       writeForRun: writeRunRecord,
       readForRun: readRunRecord,
       urgent: reserve.urgent,

@@ -19,7 +19,8 @@ function heldWrites(): { readonly io: RecordIo; readonly written: string[]; read
   };
   const io: RecordIo = {
     write: (_, value) => write('durably', value),
-    writeForRun: (_path, _durable, value) => write('for the run', value),
+    identityOf: async () => 'one',
+    writeForRun: (_path, _identity, value) => write('for the run', value),
     read: async () => undefined,
     reader: () => async () => undefined,
     readForRun: async () => undefined,
@@ -144,4 +145,21 @@ test('what could not be made durable is, when there is room again', async (t) =>
   finish();
   await records.written('one');
   assert.deepEqual(written, ['ended for the run', 'ended durably']);
+});
+
+test('what is written for the run names the durable record before it, which is asked for once', async () => {
+  let version = 1;
+  let asked = 0;
+  const named: string[] = [];
+  const records = new ContainerRecords('/nowhere', '/nowhere', {
+    ...heldWrites().io,
+    write: async () => void version++,
+    identityOf: async () => {
+      asked++;
+      return `version ${version}`;
+    },
+    writeForRun: async (_path, identity) => void named.push(identity),
+  });
+  for (const save of ['saveForRun', 'saveForRun', 'save', 'saveForRun'] as const) await records[save](recordOf('one'));
+  assert.deepEqual([named, asked], [['version 1', 'version 1', 'version 2'], 2]);
 });

@@ -20,8 +20,10 @@ export interface RecordIo {
   read(path: string): Promise<unknown>;
   /** Returns what reads records as `read` does, and costs less for each of many. */
   reader(): (path: string) => Promise<unknown>;
-  /** Writes what counts instead of the file `durable` until that is written again, or the machine ends. */
-  writeForRun(path: string, durable: string, value: unknown): Promise<void>;
+  /** Returns what tells a file from the next one with its name. */
+  identityOf(durable: string): Promise<string>;
+  /** Writes what counts instead of the file of that identity until it is written again, or the machine ends. */
+  writeForRun(path: string, identity: string, value: unknown): Promise<void>;
   readForRun(path: string, durable: string): Promise<unknown>;
   /** Told when a write that nobody waits for has failed. It is tried again. */
   failed(id: string, error: unknown): void;
@@ -63,6 +65,8 @@ interface Write {
   wanted: ContainerRecord | undefined;
   isUrgent: boolean;
   isForRun: boolean;
+  /** That of the durable record, when it is known. */
+  identity: string | undefined;
   /** This is written for the run only. */
   ahead: Content | undefined;
   timer: NodeJS.Timeout | undefined;
@@ -153,6 +157,7 @@ export class ContainerRecords {
       wanted: undefined,
       isUrgent: false,
       isForRun: true,
+      identity: undefined,
       ahead: undefined,
       timer: undefined,
       running: undefined,
@@ -188,12 +193,14 @@ export class ContainerRecords {
   }
 
   async #writeForRun(id: string, write: Write, content: Content): Promise<void> {
-    await this.io.writeForRun(this.#runFile(id), this.#file(id), content.record);
+    write.identity ??= await this.io.identityOf(this.#file(id));
+    await this.io.writeForRun(this.#runFile(id), write.identity, content.record);
     write.ahead = content;
   }
 
   async #makeDurable(id: string, write: Write, { record, isUrgent }: Content): Promise<void> {
     const save = (): Promise<void> => this.io.write(this.#file(id), record);
+    write.identity = undefined;
     try {
       await (isUrgent ? this.io.urgent(save) : save());
     } catch (error) {

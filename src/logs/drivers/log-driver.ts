@@ -214,7 +214,8 @@ async function openFileLog(
   const path = driver.path(container.dir, container.id);
   // There is one writer at a time, and the log of the container's last run may still be compressing.
   await openLogs.get(path)?.close();
-  await makeDirectories(dirname(path), { mode: 0o700 });
+  // The container's own directory is there, since its record is in it.
+  if (dirname(path) !== container.dir) await makeDirectories(dirname(path), { mode: 0o700 });
   const file = await LogFile.open(
     path,
     policy,
