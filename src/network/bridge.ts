@@ -111,8 +111,8 @@ export class Bridge implements Medium {
       isolated: !interContainer,
       peer,
     });
-    // The other end is still down, so no packet has come through. A port of a bridge needs no IPv6 of its own.
-    await guardHostLink(hostName, false);
+    // The other end is still down, so no packet has come through.
+    refuseAdvertisements(hostName);
   }
 }
 

@@ -18,7 +18,7 @@ import { linkParameters, wantedLinkName } from './endpoint-options.js';
 import { familyOf, parseSubnet, toAddress, type Subnet } from './subnet.js';
 import { Resolvers } from './dns/resolvers.js';
 import { EndpointPorts, type PortsOptions } from './endpoint-ports.js';
-import { guardHostLink } from './link-parameters.js';
+import { refuseAdvertisements } from './link-parameters.js';
 import { Sandboxes } from './sandboxes.js';
 import { waysOut, type WayOut } from './ways-out.js';
 import type { UnderWay } from './under-way.js';
@@ -169,13 +169,9 @@ export class Endpoints {
     const hasIpv6 = [endpoint.ipv6, ...linkLocalAddresses].some((ip) => familyOf(ip) === 6);
     const routes = plugin?.routes(endpointId) ?? [];
     await this.sandboxes.within(containerId, async (inside, netnsFd) => {
-      await medium.plug({
-        endpointId,
-        hostName: hostLink(endpointId),
-        name,
-        mac: Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex'),
-        netnsFd,
-      });
+      const mac = Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex');
+      const end = { endpointId, hostName: hostLink(endpointId), name, mac, netnsFd };
+      await this.sandboxes.plug(containerId, hasIpv6, () => medium.plug(end));
       const index = inside.indexOf(name);
       if (index === undefined) throw internal(`interface ${name} vanished from the namespace`);
       await this.sandboxes.setParameters(containerId, name, hasIpv6, parameters);
@@ -319,7 +315,7 @@ export class Endpoints {
     network.plugin?.adopt(endpoint);
     try {
       // An earlier version may have made the link.
-      await guardHostLink(hostLink(endpoint.endpointId), false);
+      refuseAdvertisements(hostLink(endpoint.endpointId));
     } catch (error) {
       report(error, 'a running container can announce itself to the host as a router');
     }

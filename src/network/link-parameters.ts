@@ -1,5 +1,5 @@
 /** Sets kernel parameters of links, in the network namespace that the thread is in. */
-import { closeSync, openSync, readFileSync, write as writeTo, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, write as writeTo, writeFileSync, writeSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { type EngineError, internal, messageOf } from '../errors/engine-error.js';
 
@@ -29,6 +29,32 @@ function unwritable(file: string, error: unknown): EngineError {
  */
 export function setIpv6(link: string, isWanted: boolean, inside: <T>(open: () => T) => T): Promise<void> {
   return writeInLine(ipv6File(link, 'disable_ipv6'), isWanted ? '0' : '1', inside);
+}
+
+/**
+ * Puts a link into a network namespace that shall not have IPv6 on it. The link has none from its beginning, since each
+ * link begins with the default: to disable it later, a thread spins until the kernel's lock over all links is free.
+ * @param inside as for `setIpv6`, which is still to be called: the default may be changed meanwhile.
+ */
+export async function plugWithoutIpv6(inside: <T>(open: () => T) => T, plug: () => Promise<void>): Promise<void> {
+  const fd = inside(() => openOther(ipv6File('default', 'disable_ipv6'), '1'));
+  if (fd === undefined) return plug();
+  try {
+    writeSync(fd, '1', 0);
+    await plug();
+    writeSync(fd, '0', 0);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Opens the file of a parameter that exists, can be written and has another value. */
+function openOther(file: string, value: string): number | undefined {
+  try {
+    return readFileSync(file, 'utf8').trim() === value ? undefined : openSync(file, 'r+');
+  } catch {
+    return undefined;
+  }
 }
 
 /**

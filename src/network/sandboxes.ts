@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createNetns, inNetns, keepNetns, listNetns, removeNetns } from '../sys/process/netns.js';
 import { Netlink } from '../sys/netlink/route-netlink.js';
 import type { LinkParameter } from './endpoint-options.js';
-import { setIpv6, setParameter } from './link-parameters.js';
+import { plugWithoutIpv6, setIpv6, setParameter } from './link-parameters.js';
 import type { WayOut } from './ways-out.js';
 
 const LOOPBACK_INDEX = 1;
@@ -68,6 +68,12 @@ export class Sandboxes {
       closeSync(netnsFd);
       inside?.close();
     }
+  }
+
+  /** Has `plug` put a link into a sandbox, and prepares for what `setParameters` sets. */
+  async plug(containerId: string, hasIpv6: boolean, plug: () => Promise<void>): Promise<void> {
+    const path = this.path(containerId);
+    await (hasIpv6 ? plug() : plugWithoutIpv6((open) => inNetns(path, open), plug));
   }
 
   /**

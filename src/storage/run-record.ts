@@ -22,8 +22,8 @@ const AT_ONCE_CHARACTERS = 64 << 10;
 const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
 
 /**
- * Writes a record that counts instead of the durable one until the next of these, or until that is written again; a kill
- * leaves the old or the new one.
+ * Writes a record that counts instead of the durable one until the next of these, or until that is written again. A
+ * kill leaves the old or the new one.
  * @param on what `identityOf` says of the durable record.
  * @throws the errno error of the file system.
  */

@@ -20,7 +20,18 @@ export const RTM = {
   newRoute: 24,
   getRoute: 26,
 } as const;
-export const IFLA = { address: 1, name: 3, mtu: 4, link: 5, master: 10, linkInfo: 18, netnsFd: 28 } as const;
+export const IFLA = {
+  address: 1,
+  name: 3,
+  mtu: 4,
+  link: 5,
+  master: 10,
+  linkInfo: 18,
+  afSpec: 26,
+  netnsFd: 28,
+} as const;
+/** Members of IFLA_AF_SPEC for IPv6. */
+export const INET6 = { addressMode: 8, noAddress: 1 } as const;
 export const INFO = { kind: 1, data: 2, slaveKind: 4, slaveData: 5 } as const;
 const IFA = { address: 1, local: 2, broadcast: 4, flags: 8 } as const;
 /** No duplicate address detection: addresses are ours to give, and nothing may wait a second for them. */
@@ -32,7 +43,7 @@ const RT_SCOPE_LINK = 253;
 const RTN_UNICAST = 1;
 const IFF_UP = 1;
 const AF_INET = 2;
-const AF_INET6 = 10;
+export const AF_INET6 = 10;
 
 export interface Link {
   readonly index: number;

@@ -16,7 +16,9 @@ import {
 import { NETLINK_ROUTE, NetlinkSocket } from './netlink-socket.js';
 import {
   addressMessage,
+  AF_INET6,
   IFLA,
+  INET6,
   INFO,
   linkHeader,
   newLink,
@@ -124,31 +126,38 @@ export class Netlink {
     ]);
   }
 
-  /** Makes a pair: this end is up and in the bridge, the peer in another namespace under its own name. Both or none. */
+  /**
+   * Makes a pair: this end is up and in the bridge, the peer in another namespace under its own name. Both or none.
+   * This end has no address, not even one of IPv6 that the kernel makes for a link.
+   */
   async createVeth({ name, bridgeIndex, hairpin, isolated, mtu, peer }: VethOptions): Promise<void> {
     const portFlags = [
       ...(hairpin ? [u8Attribute(BRIDGE_PORT.hairpin, 1)] : []),
       ...(isolated ? [u8Attribute(BRIDGE_PORT.isolated, 1)] : []),
     ];
-    await this.#socket.request([
-      newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
-        textAttribute(IFLA.name, name),
-        u32Attribute(IFLA.mtu, mtu),
-        u32Attribute(IFLA.master, bridgeIndex),
-        nestedAttribute(IFLA.linkInfo, [
-          textAttribute(INFO.kind, 'veth'),
-          nestedAttribute(INFO.data, [
-            attribute(
-              VETH_PEER,
-              Buffer.concat([linkHeader(0, false), ...peerAttributes(peer), u32Attribute(IFLA.mtu, mtu)]),
-            ),
+    await this.#socket
+      .request([
+        newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
+          textAttribute(IFLA.name, name),
+          u32Attribute(IFLA.mtu, mtu),
+          u32Attribute(IFLA.master, bridgeIndex),
+          nestedAttribute(IFLA.linkInfo, [
+            textAttribute(INFO.kind, 'veth'),
+            nestedAttribute(INFO.data, [
+              attribute(
+                VETH_PEER,
+                Buffer.concat([linkHeader(0, false), ...peerAttributes(peer), u32Attribute(IFLA.mtu, mtu)]),
+              ),
+            ]),
           ]),
         ]),
-      ]),
-      ...(portFlags.length === 0
-        ? []
-        : [newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), portAttributes(portFlags)])]),
-    ]);
+        ...(portFlags.length === 0
+          ? []
+          : [newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), portAttributes(portFlags)])]),
+        // The kernel would make it when the peer is up.
+        newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), NO_IPV6_ADDRESS]),
+      ])
+      .catch(unless('EAFNOSUPPORT'));
   }
 
   /**
@@ -296,6 +305,11 @@ function unless(code: string): (error: unknown) => void {
 }
 
 /** The attributes of a link as a port of a bridge. */
+/** It is refused by a kernel without IPv6, and for a link whose MTU is too small for it. */
+const NO_IPV6_ADDRESS = nestedAttribute(IFLA.afSpec, [
+  nestedAttribute(AF_INET6, [u8Attribute(INET6.addressMode, INET6.noAddress)]),
+]);
+
 function portAttributes(attributes: readonly Buffer[]): Buffer {
   return nestedAttribute(IFLA.linkInfo, [
     textAttribute(INFO.slaveKind, 'bridge'),
