@@ -41,8 +41,7 @@ export async function plugWithoutIpv6(inside: <T>(open: () => T) => T, plug: () 
   if (fd === undefined) return plug();
   try {
     writeSync(fd, '1', 0);
-    await plug();
-    writeSync(fd, '0', 0);
+    await plug().finally(() => writeSync(fd, '0', 0));
   } finally {
     closeSync(fd);
   }

@@ -49,7 +49,7 @@ export function findSources(rootFd: number, source: string, leftOut: LeftOut, pa
     return [{ ...found, isMatch: false, below: below(found.path) }];
   }
   const found = new Set<string>();
-  collect(rootFd, '/', partsOf(pattern), { found, parents });
+  collect(rootFd, '/', partsOf(pattern), { found, parents, seen: new Set() });
   return [...found]
     .filter((path) => !leftOut(path.slice(1), false) || !leftOut(path.slice(1), true))
     .map((path) => ({ ...openSource(rootFd, path, path, () => false), isMatch: true, below: below(path) }));
@@ -87,6 +87,8 @@ function isMissing(error: unknown): error is { readonly code: string } {
 interface Collected {
   readonly found: Set<string>;
   readonly parents: boolean;
+  /** Directories that were looked into, with the number of pieces: several `**` lead to one by many ways. */
+  readonly seen: Set<string>;
 }
 
 function collect(rootFd: number, directory: string, pieces: readonly string[], to: Collected): void {
@@ -95,6 +97,9 @@ function collect(rootFd: number, directory: string, pieces: readonly string[], t
     to.found.add(directory);
     return;
   }
+  const step = `${pieces.length} ${directory}`;
+  if (to.seen.has(step)) return;
+  to.seen.add(step);
   const isAnyDepth = to.parents && piece === '**';
   if (isAnyDepth && rest.length > 0) collect(rootFd, directory, rest, to);
   for (const { name, isDirectory } of entriesIn(rootFd, directory, piece)) {

@@ -128,7 +128,7 @@ export class EngineSolver implements Solver {
     const scan = scanOrder(build.order.attrs);
     return {
       id: `${job.ref}/${randomUUID()}`,
-      dockerfile: dockerfile,
+      dockerfile,
       context: dockerfile.context,
       namedContexts: this.#namedContexts(build),
       target: attrs.target,

@@ -304,12 +304,12 @@ function unless(code: string): (error: unknown) => void {
   };
 }
 
-/** The attributes of a link as a port of a bridge. */
 /** It is refused by a kernel without IPv6, and for a link whose MTU is too small for it. */
 const NO_IPV6_ADDRESS = nestedAttribute(IFLA.afSpec, [
   nestedAttribute(AF_INET6, [u8Attribute(INET6.addressMode, INET6.noAddress)]),
 ]);
 
+/** The attributes of a link as a port of a bridge. */
 function portAttributes(attributes: readonly Buffer[]): Buffer {
   return nestedAttribute(IFLA.linkInfo, [
     textAttribute(INFO.slaveKind, 'bridge'),
