@@ -48,10 +48,12 @@ export class BuildJob {
     this.#returned.reject(new EngineError('cancelled', 'context canceled'));
   }
 
-  /** The client's frontend has ended, with this error if there is one. */
-  return(error: Status | undefined): void {
-    if (error === undefined || (error.code === 0 && error.message === '')) this.#returned.resolve();
-    else this.#returned.reject(new ForeignStatus(error));
+  /** The client's frontend has ended, with this error if there is one. Returns whether it has failed. */
+  return(error: Status | undefined): boolean {
+    const hasFailed = error !== undefined && (error.code !== 0 || error.message !== '');
+    if (hasFailed) this.#returned.reject(new ForeignStatus(error));
+    else this.#returned.resolve();
+    return hasFailed;
   }
 
   /** Resolves when the client's frontend has ended. @throws its error, or cancelled. */

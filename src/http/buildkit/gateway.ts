@@ -1,4 +1,6 @@
 /** The service by which a frontend that runs in the client (buildx) has its work done here. */
+import { once } from 'node:events';
+import { setImmediate as nextLoop } from 'node:timers/promises';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { internal, invalid } from '../../errors/engine-error.js';
 import type { BuildJob, BuildJobs } from './build-jobs.js';
@@ -23,6 +25,12 @@ export interface GatewayParts {
   readonly worker: WorkerFacts;
 }
 
+/** Resolves when the answer of a build is on its way. */
+async function answered({ signal }: BuildJob): Promise<void> {
+  if (!signal.aborted) await once(signal, 'abort');
+  await nextLoop();
+}
+
 export function gatewayMethods({ jobs, solver, sources, worker }: GatewayParts): Served[] {
   const { method } = LLBBridge;
   const jobOf = async ({ metadata, signal }: CallContext): Promise<BuildJob> => {
@@ -39,7 +47,9 @@ export function gatewayMethods({ jobs, solver, sources, worker }: GatewayParts):
     })),
     unary(method.solve, async (request, context) => solve(await jobOf(context), { solver, sources }, request)),
     unary(method.return, async ({ error }, context) => {
-      (await jobOf(context)).return(error);
+      const job = await jobOf(context);
+      // The client tells what it hears first of a failure, and the answer of the build has the better words.
+      if (job.return(error)) await answered(job);
       return {};
     }),
     // A client knows a reference only when all that it names is built.
