@@ -1,24 +1,26 @@
-/** Replies with JSON whose length a container decides: it is made in parts, which hold no other request up. */
+/** Replies with JSON whose length containers or images decide: it is made in parts, which hold no other request up. */
 import { turn } from '../text/turns.js';
 import type { Exchange } from './exchange.js';
 import { pump } from './response-stream.js';
 
 /** A reply up to this length is sent as a whole. */
 const WHOLE_CHARS = 64 * 1024;
+/** The same for lists that clients ask for often, of a thousand members or so. */
+export const WHOLE_LIST_CHARS = 2 * 1024 * 1024;
 const PIECE_CHARS = 16 * 1024;
 
 /**
  * Sends the document whose pieces `pieces` makes, none of which takes longer than a millisecond or so. Resolves when it
- * is sent, or the client is gone.
+ * is sent, or the client is gone. @param wholeChars a document up to this length is sent as a whole.
  */
-export async function sendJsonParts(x: Exchange, pieces: Iterator<string>): Promise<void> {
+export async function sendJsonParts(x: Exchange, pieces: Iterator<string>, wholeChars = WHOLE_CHARS): Promise<void> {
   let begun = '';
   for (;;) {
     await turn();
     const { done, value } = pieces.next();
     if (done) return x.sendRenderedJson(200, `${begun}\n`);
     begun += value;
-    if (begun.length > WHOLE_CHARS) break;
+    if (begun.length > wholeChars) break;
   }
   const stream = x.stream(200, { 'Content-Type': 'application/json' });
   await pump(rest(begun, pieces), stream);

@@ -1,7 +1,10 @@
 /** A new image from a container's file system and configuration. */
+import { invalid } from '../errors/engine-error.js';
+import { excessOf } from '../ports/config-limits.js';
 import type { ContainerConfig } from '../ports/container.js';
 import type { Image, ImageConfigDocument, ImageHistory, ImageRuntimeConfig, ImageStore } from '../ports/images.js';
 import type { Digest, LayerInfo, LayerStore } from '../ports/storage.js';
+import { together } from '../text/together.js';
 import { applyChanges } from './changes.js';
 
 /** The diff ID of a tar without entries; an image leaves such a layer out. */
@@ -38,6 +41,8 @@ export async function commitImage(
   const { containerId, image, reference } = request;
   const own = runtimeConfigOf(request.containerConfig);
   const config = inherit(applyChanges(request.config ?? own, request.changes), own);
+  const excess = excessOf({ config });
+  if (excess !== undefined) throw invalid(`invalid image configuration: ${excess}`, { code: 'BAD_CONFIG' });
   const layer = await layers.commitWritable(containerId);
   layers.retain(layer.chainId);
   try {
@@ -97,12 +102,12 @@ function inherit(given: ImageRuntimeConfig, own: ImageRuntimeConfig): ImageRunti
   return {
     ...given,
     User: given.User || own.User || '',
-    ExposedPorts: { ...own.ExposedPorts, ...given.ExposedPorts },
+    ExposedPorts: together(own.ExposedPorts, given.ExposedPorts),
     Env: [...(given.Env ?? []), ...inheritedEnv],
-    Labels: { ...own.Labels, ...given.Labels },
+    Labels: together(own.Labels, given.Labels),
     Cmd: hasEntrypoint || hasCmd ? (given.Cmd ?? null) : (own.Cmd ?? null),
     Entrypoint: given.Entrypoint ?? own.Entrypoint ?? null,
-    Volumes: own.Volumes || given.Volumes ? { ...own.Volumes, ...given.Volumes } : null,
+    Volumes: own.Volumes || given.Volumes ? together(own.Volumes, given.Volumes) : null,
     WorkingDir: given.WorkingDir || own.WorkingDir || '',
     ...(stopSignal ? { StopSignal: stopSignal } : {}),
     ...(healthcheck ? { Healthcheck: healthcheck } : {}),

@@ -1,5 +1,6 @@
 /** Reads the configuration of an image, which any builder may have made. */
-import { dataLoss } from '../errors/engine-error.js';
+import { dataLoss, invalid } from '../errors/engine-error.js';
+import { CONFIG_LIMITS, excessOf } from '../ports/config-limits.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import { ownMember } from '../text/own-member.js';
 import { isDigest } from './reference.js';
@@ -28,6 +29,16 @@ export function parseConfig(bytes: Buffer): ImageConfigDocument {
   };
 }
 
+/**
+ * Refuses a configuration that is about to be an image and has too much in it. Those of images that are here are taken
+ * as they are. @throws EngineError invalid that names the member.
+ */
+export function requireModest(config: ImageConfigDocument, bytes: Buffer): void {
+  const isLong = bytes.length > CONFIG_LIMITS.bytes;
+  const excess = isLong ? `it is larger than ${CONFIG_LIMITS.bytes} bytes` : excessOf(config);
+  if (excess !== undefined) throw invalid(`invalid image configuration: ${excess}`, { code: 'BAD_CONFIG' });
+}
+
 /** Tells whether a value is of a type. */
 type Type = (value: unknown) => boolean;
 
@@ -40,12 +51,15 @@ const list =
     Array.isArray(value) && value.every(is);
 const table =
   (is: Type): Type =>
-  (value) =>
-    isObject(value) && !Array.isArray(value) && Object.values(value).every((member) => member === null || is(member));
+  (value) => {
+    if (!isTable(value)) return false;
+    for (const name in value) if (value[name] !== null && !is(value[name])) return false;
+    return true;
+  };
 const members =
   (types: Readonly<Record<string, Type>>): Type =>
   (value) =>
-    isObject(value) && !Array.isArray(value) && Object.entries(types).every(([name, is]) => isOf(value, name, is));
+    isTable(value) && Object.entries(types).every(([name, is]) => isOf(value, name, is));
 
 /** The types of the members, each of which may be absent or null. What dockerd does not know either may be anything. */
 const DOCUMENT: Readonly<Record<string, Type>> = {
@@ -58,7 +72,7 @@ const RUNTIME: Readonly<Record<string, Type>> = {
   ...ofType(text, 'User WorkingDir StopSignal Hostname Domainname Image MacAddress'),
   ...ofType(list(text), 'Env Cmd Entrypoint OnBuild Shell'),
   ...ofType(flag, 'Tty OpenStdin StdinOnce AttachStdin AttachStdout AttachStderr ArgsEscaped NetworkDisabled'),
-  ...ofType(table(members({})), 'Volumes ExposedPorts'),
+  ...ofType(table(isTable), 'Volumes ExposedPorts'),
   Labels: table(text),
   StopTimeout: whole,
   Healthcheck: members({ Test: list(text), ...ofType(whole, 'Interval Timeout StartPeriod StartInterval Retries') }),
@@ -87,6 +101,10 @@ function withLists(config: object): ImageConfigDocument['config'] & object {
     ...(typeof Cmd === 'string' && { Cmd: [Cmd] }),
     ...(typeof Entrypoint === 'string' && { Entrypoint: [Entrypoint] }),
   };
+}
+
+function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
+  return isObject(value) && !Array.isArray(value);
 }
 
 function isObject(value: unknown): value is object {

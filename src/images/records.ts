@@ -9,7 +9,7 @@ import { chainOf } from '../ports/chain-id.js';
 import { dataLoss, messageOf } from '../errors/engine-error.js';
 import type { Urgent } from '../sys/files/reserve.js';
 import { inLanes } from '../text/in-lanes.js';
-import { parseConfig } from './config-document.js';
+import { parseConfig, requireModest } from './config-document.js';
 import { ImageContent, type ImageMetadata } from './content.js';
 import type { ImageEntries } from './entries.js';
 import { furtherKey, idOfRecord } from './identity.js';
@@ -128,6 +128,7 @@ export class ImageRecords {
     { parent, published, document }: CreateImageOptions,
   ): Promise<ImageEntry> {
     const config = document ?? parseConfig(bytes);
+    requireModest(config, bytes);
     const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
     if (topLayer !== undefined && !this.#layers.find(topLayer)) {
       throw dataLoss(`image ${id} needs layer ${topLayer}, which is not here`, { code: 'LAYER_MISSING' });

@@ -1,6 +1,7 @@
 /** Requests of the distribution API. Each function is one exchange and keeps no state; digests are verified here. */
 import { createHash } from 'node:crypto';
 import { dataLoss, messageOf } from '../errors/engine-error.js';
+import { CONFIG_LIMITS } from '../ports/config-limits.js';
 import type { Digest } from '../ports/storage.js';
 import type { Grant } from './access.js';
 import type { Endpoint } from './endpoint.js';
@@ -18,7 +19,7 @@ export interface FetchedManifest {
 
 /** Registries allow 4 MiB; a longer manifest would be an attack on memory. */
 const MAX_MANIFEST_BYTES = 4 << 20;
-const MAX_CONFIG_BYTES = 16 << 20;
+const MAX_CONFIG_BYTES = CONFIG_LIMITS.bytes;
 const MAX_ERROR_BYTES = 64 << 10;
 
 export type CallOptions = RequestOptions;

@@ -1,5 +1,6 @@
 /** Looks up a name in a registry, without pulling the image. */
 import { dataLoss, forbidden, messageOf } from '../errors/engine-error.js';
+import { CONFIG_LIMITS } from '../ports/config-limits.js';
 import { type RegistryAccess, withGrant } from './access.js';
 import { getBlob, getManifest } from './client.js';
 import { factsOf } from './failure.js';
@@ -50,7 +51,7 @@ export async function inspectRemote(
 function configPlatform(bytes: Buffer): EntryPlatform {
   let config: unknown;
   try {
-    config = parseForeignJson(bytes);
+    config = parseForeignJson(bytes, CONFIG_LIMITS);
   } catch (error) {
     throw dataLoss(`invalid image configuration: ${messageOf(error)}`, { code: 'BAD_CONFIG', cause: error });
   }

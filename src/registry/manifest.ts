@@ -4,6 +4,7 @@ import type { OciDescriptor, OciPlatform, PublishedImage } from '../ports/publis
 import type { Digest } from '../ports/storage.js';
 import { ownMember } from '../text/own-member.js';
 import { parseForeignJson } from '../text/foreign-json.js';
+import type { JsonLimits } from '../text/json-scan.js';
 
 export interface ManifestPlatform {
   readonly os: string;
@@ -70,6 +71,8 @@ const LAYER_TYPE = new RegExp(
 export const STATEMENT_TYPE = /^application\/vnd\.in-toto\+json$/;
 /** An overlay mount can carry so many layers, with room for the container's own. */
 const MAX_LAYERS = 500;
+/** An index has some dozens of images, of which each has some annotations. */
+const LIMITS: JsonLimits = { bytes: 4 << 20, depth: 64, values: 40_000, members: 5000 };
 
 /**
  * Reads a manifest. `name` is used in messages; `configTypes` and `layerType` are those of images unless something
@@ -133,7 +136,7 @@ function schema1Refused(name: string): Error {
 
 function parseJson(bytes: Buffer): unknown {
   try {
-    return parseForeignJson(bytes);
+    return parseForeignJson(bytes, LIMITS);
   } catch (error) {
     throw dataLoss(`invalid manifest: ${messageOf(error)}`, { code: 'BAD_MANIFEST', cause: error });
   }

@@ -245,9 +245,26 @@ test('Retry-After is seconds or a date', () => {
 });
 
 test('documents that have more in them than real ones are refused before they are parsed', () => {
-  const many = Buffer.from(`{"rootfs":{"diff_ids":[]},"x":[${'0,'.repeat(100_000)}0]}`);
-  assert.throws(() => parseManifest(many, undefined, 'x'), /invalid manifest: .*more than 100000 members/);
-  assert.throws(() => parseConfig(many), /invalid image configuration: .*more than 100000 members/);
-  const spread = Buffer.from(`[${`[${'0,'.repeat(50_000)}0],`.repeat(4)}0]`);
-  assert.throws(() => parseConfig(spread), /more than 200000 values/);
+  const many = Buffer.from(`{"rootfs":{"diff_ids":[]},"x":[${'0,'.repeat(20_000)}0]}`);
+  assert.throws(() => parseManifest(many, undefined, 'x'), /invalid manifest: .*more than 5000 members/);
+  assert.throws(() => parseConfig(many), /invalid image configuration: .*more than 20000 members/);
+  const spread = Buffer.from(`[${`[${'0,'.repeat(19_000)}0],`.repeat(5)}0]`);
+  assert.throws(() => parseConfig(spread), /more than 80000 values/);
+  const long = Buffer.from(JSON.stringify({ x: 'y'.repeat(2 << 20) }));
+  assert.throws(() => parseConfig(long), /invalid image configuration: larger than 2097152 bytes/);
+});
+
+test('configurations have no more labels, variables and ports than the main thread can go through at once', () => {
+  const table = (length: number): object => Object.fromEntries(Array.from({ length }, (_, at) => [`${at}/tcp`, {}]));
+  const labels = (length: number): object => Object.fromEntries(Array.from({ length }, (_, at) => [`l${at}`, 'v']));
+  const parse = (config: object, others: object = {}): unknown =>
+    parseConfig(Buffer.from(JSON.stringify({ config, rootfs: { diff_ids: [] }, ...others })));
+  parse({ Labels: labels(5000), Env: Array(5000).fill('A=b'), ExposedPorts: table(20_000) });
+  assert.throws(() => parse({ Labels: labels(5001) }), /config\.Labels has more than 5000 members/);
+  assert.throws(() => parse({ Env: Array(5001).fill('A=b') }), /config\.Env has more than 5000 members/);
+  assert.throws(() => parse({ Volumes: table(5001) }), /config\.Volumes has more than 5000 members/);
+  assert.throws(
+    () => parse({}, { history: Array.from({ length: 5001 }, () => ({})) }),
+    /history has more than 5000 members/,
+  );
 });

@@ -1,6 +1,7 @@
 /** Resolves a reference to what has to be fetched: manifest, platform choice, config and the layers' identities. */
 import { dataLoss, EngineError, invalid, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
 import { chainId } from '../ports/chain-id.js';
+import { CONFIG_LIMITS, excessOf } from '../ports/config-limits.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
@@ -130,10 +131,12 @@ async function fetchChild(
 export function parseConfig(bytes: Buffer): ImageConfigDocument {
   let config: Partial<ImageConfigDocument> | null;
   try {
-    config = parseForeignJson(bytes) as typeof config;
+    config = parseForeignJson(bytes, CONFIG_LIMITS) as typeof config;
   } catch (error) {
     throw dataLoss(`invalid image configuration: ${messageOf(error)}`, { code: 'BAD_CONFIG', cause: error });
   }
+  const excess = excessOf(config ?? {});
+  if (excess !== undefined) throw dataLoss(`invalid image configuration: ${excess}`, { code: 'BAD_CONFIG' });
   const diffIds: unknown = config?.rootfs?.diff_ids;
   if (
     !config ||

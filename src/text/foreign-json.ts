@@ -9,8 +9,9 @@ import { JsonScan, type JsonLimits } from './json-scan.js';
 const LIMITS: JsonLimits = { bytes: 16 * 1024 * 1024, depth: 64, values: 200_000, members: 100_000 };
 
 /** @throws EngineError invalid, which says what is wrong, for a document beyond the limits and for what is no JSON. */
-export function parseForeignJson(bytes: Buffer): unknown {
-  new JsonScan(LIMITS).take(bytes);
+export function parseForeignJson(bytes: Buffer, limits: JsonLimits = LIMITS): unknown {
+  if (bytes.length > limits.bytes) throw invalid(`larger than ${limits.bytes} bytes`);
+  new JsonScan(limits).take(bytes);
   try {
     return JSON.parse(bytes.toString('utf8'));
   } catch (error) {

@@ -15,7 +15,7 @@ import { decodeUpdate } from '../api/container-update.js';
 import { untilOf } from '../api/until.js';
 import { processesJson } from '../api/processes.js';
 import type { Exchange } from '../exchange.js';
-import { sendJsonParts } from '../parts-reply.js';
+import { listPieces, sendJsonParts, WHOLE_LIST_CHARS } from '../parts-reply.js';
 import { ONCE, route, type Route } from '../route.js';
 
 export interface ContainerRouteDeps {
@@ -99,20 +99,23 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
   ];
 }
 
-/** Returns list items with sizes; leaves out containers that are removed while they are measured. */
-async function sizedItems(
+type Sizes = Awaited<ReturnType<ContainerServices['sizes']>>;
+
+/** Measures containers; leaves out those that are removed while they are measured. */
+async function measured(
   records: readonly ContainerRecord[],
-  item: (record: ContainerRecord) => Promise<string>,
-): Promise<string[]> {
-  const items = await Promise.all(
-    records.map((record) =>
-      item(record).catch((error: unknown) => {
-        if (!isEngineError(error, 'not-found')) throw error;
-        return undefined;
-      }),
-    ),
-  );
-  return items.filter((text) => text !== undefined);
+  sizesOf: (record: ContainerRecord) => Promise<Sizes>,
+): Promise<Map<ContainerRecord, Sizes>> {
+  const all = new Map<ContainerRecord, Sizes>();
+  const measure = async (record: ContainerRecord): Promise<void> => {
+    try {
+      all.set(record, await sizesOf(record));
+    } catch (error) {
+      if (!isEngineError(error, 'not-found')) throw error;
+    }
+  };
+  await Promise.all(records.map(measure));
+  return all;
 }
 
 async function create(x: Exchange, { containers }: ContainerRouteDeps): Promise<void> {
@@ -267,12 +270,10 @@ async function listContainers(x: Exchange, deps: ContainerRouteDeps): Promise<vo
   );
   const nowMs = Date.now();
   const members = x.atLeast(1, 48) ? 'full' : x.atLeast(1, 46) ? 'annotated' : 'plain';
-  const items = size
-    ? await sizedItems(records, async (record) =>
-        listItemJson(record, view, members, nowMs, await services.sizes(record)),
-      )
-    : records.map((record) => listItemJson(record, view, members, nowMs));
-  x.sendRenderedJson(200, `[${items.join(',')}]\n`);
+  const sizes = size ? await measured(records, (record) => services.sizes(record)) : undefined;
+  const shown = sizes ? records.filter((record) => sizes.has(record)) : records;
+  const write = (record: ContainerRecord): string => listItemJson(record, view, members, nowMs, sizes?.get(record));
+  await sendJsonParts(x, listPieces(shown, write), WHOLE_LIST_CHARS);
 }
 
 async function wait(x: Exchange, { containers, services }: ContainerRouteDeps): Promise<void> {

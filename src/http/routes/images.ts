@@ -21,7 +21,7 @@ import {
   removeImage,
 } from '../../images/removal.js';
 import { removePlatforms } from '../../images/platform-removal.js';
-import { selectImages } from '../../images/selection.js';
+import { type SelectedImage, selectImages } from '../../images/selection.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Image } from '../../ports/images.js';
 import type { ProgressFact } from '../../ports/progress.js';
@@ -36,6 +36,7 @@ import { encodeProgress, TYPED_PROGRESS } from '../api/progress.js';
 import { type ContentBytes, contentSum, ImageManifests } from '../api/image-manifests.js';
 import { decodePrune, decodeSelection, historyJson, inspectJson, summaryJson, removedJson } from '../api/images.js';
 import type { Exchange } from '../exchange.js';
+import { listPieces, sendJsonParts, WHOLE_LIST_CHARS } from '../parts-reply.js';
 import { pump, type ResponseStream } from '../response-stream.js';
 import { ONCE, route, type Route } from '../route.js';
 import { commit, type CommitDeps } from './image-commit.js';
@@ -140,7 +141,7 @@ function removeWhole(
   return removeImage(deps, name, options);
 }
 
-function listImages(x: Exchange, deps: ImageRouteDeps): void {
+async function listImages(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const { images, layers, users, countUsers, contentBytes } = deps;
   const filters = x.query.text('filters');
   const selection = decodeSelection(parseFilters(filters), x.query.flag('all'), Date.now());
@@ -153,7 +154,7 @@ function listImages(x: Exchange, deps: ImageRouteDeps): void {
   const manifestsOf =
     x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users, contentBytes) : undefined;
   const counts = x.atLeast(1, 51) ? countUsers() : undefined;
-  const items = selected.map((one) => {
+  const write = (one: SelectedImage): string => {
     const { image } = one;
     const figures = {
       containers: counts && (counts.get(image.id) ?? 0),
@@ -161,9 +162,9 @@ function listImages(x: Exchange, deps: ImageRouteDeps): void {
       manifests: manifestsOf?.of(image),
       contentBytes: contentSum(image, contentBytes),
     };
-    return summaryJson(one, figures, (major, minor) => x.atLeast(major, minor));
-  });
-  x.sendJson(200, items);
+    return JSON.stringify(summaryJson(one, figures, (major, minor) => x.atLeast(major, minor)));
+  };
+  await sendJsonParts(x, listPieces(selected, write), WHOLE_LIST_CHARS);
 }
 
 function inspectImage(x: Exchange, { images, layers, users, contentBytes }: ImageRouteDeps): void {

@@ -1,5 +1,6 @@
 /** The documents of images in an archive: manifests, indexes and configurations, each read only once. */
 import { isEngineError, messageOf } from '../../errors/engine-error.js';
+import { CONFIG_LIMITS, excessOf } from '../../ports/config-limits.js';
 import type { ImageConfigDocument } from '../../ports/images.js';
 import type { PublishedImage } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
@@ -50,7 +51,7 @@ export function json(bytes: Buffer, what: string): unknown {
 
 function configurationOf(bytes: Buffer): ImageConfigDocument | null {
   try {
-    return parseForeignJson(bytes) as ImageConfigDocument | null;
+    return parseForeignJson(bytes, CONFIG_LIMITS) as ImageConfigDocument | null;
   } catch (error) {
     throw bad(`invalid image configuration in the archive: ${messageOf(error)}`, error);
   }
@@ -80,6 +81,8 @@ export class Configurations {
     const diffIds = config?.rootfs?.diff_ids;
     if (!config || !Array.isArray(diffIds ?? []) || !(diffIds ?? []).every(isDigest))
       throw bad('invalid image configuration in the archive: no root file system');
+    const excess = excessOf(config);
+    if (excess !== undefined) throw bad(`invalid image configuration in the archive: ${excess}`);
     if ((config.os ?? 'linux') !== 'linux') throw bad(`cannot load ${config.os} image on linux`);
     this.#parsed.set(path, config);
     return config;

@@ -1,6 +1,7 @@
 /** The configuration of the image that a build makes. */
 import { INLINE_CACHE } from '../../../build/cache/cache-document.js';
 import type { BuildRequest } from '../../../ports/build.js';
+import { excessOf } from '../../../ports/config-limits.js';
 import type { ImageConfigDocument, ImageHistory } from '../../../ports/images.js';
 import type { Digest, LayerStore } from '../../../ports/storage.js';
 import { goTime } from '../../../text/go-quote.js';
@@ -9,7 +10,7 @@ import { objectParts } from '../../../text/object-parts.js';
 import { ownMember } from '../../../text/own-member.js';
 import { sortedParts } from '../../../text/sorted-parts.js';
 import { inTurns, type Parts } from '../../../text/turns.js';
-import { dataLoss } from '../../../errors/engine-error.js';
+import { dataLoss, invalid } from '../../../errors/engine-error.js';
 import { cachedSteps, inlineCache } from './cached-steps.js';
 import type { Schedule } from './schedule.js';
 import type { PlannedHistory, StagePlan } from './stage-plan.js';
@@ -31,6 +32,8 @@ export function* imageConfig(
   const epoch = epochOf(request);
   const history = yield* withTimes(planned, schedule, epoch);
   const { config, author, architecture, os, variant } = state;
+  const excess = excessOf({ config, history });
+  if (excess !== undefined) throw invalid(`invalid image configuration: ${excess}`, { code: 'BAD_CONFIG' });
   const tops = topLayer === undefined ? [] : [topLayer];
   const own = { mode: 'min', tops, ...(epoch !== undefined && { epoch }) } as const;
   const created = history.findLast((entry) => entry.created !== undefined)?.created;

@@ -1,6 +1,7 @@
 /** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
 import { invalid, isEngineError } from '../../../errors/engine-error.js';
 import { foreignPlatformWarning, requirePlatform } from '../../../images/platform.js';
+import { memberExcess } from '../../../ports/config-limits.js';
 import { MAX_INTEGER, type HostConfig, type MountPoint } from '../../../ports/container.js';
 import type { Image, ImageStore } from '../../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../../ports/network.js';
@@ -68,6 +69,8 @@ export function draftContainer(
   checkConflicts(request.config, request.hostConfig);
   const { image, warnings } = imageOf(deps.images.resolve(request.config.Image), request);
   const { config, path, args } = mergeImageConfig(request.config, image.config.config ?? {});
+  const excess = memberExcess('', config);
+  if (excess !== undefined) throw invalid(`invalid container configuration: ${excess}`);
   // An image may be for another kernel; a stop has SIGTERM then.
   if (request.config.StopSignal) parseSignal(request.config.StopSignal);
   const given = withDefaults(request.hostConfig, defaults, deps);

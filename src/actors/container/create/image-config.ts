@@ -3,6 +3,7 @@ import { isAbsolute, normalize } from 'node:path';
 import { invalid } from '../../../errors/engine-error.js';
 import type { ImageRuntimeConfig } from '../../../ports/images.js';
 import type { ContainerConfig, HealthConfig } from '../../../ports/container.js';
+import { together } from '../../../text/together.js';
 
 /** Merges and returns the config with path and arguments of the process. Throws invalid when there is no command. */
 export function mergeImageConfig(
@@ -14,11 +15,11 @@ export function mergeImageConfig(
     User: given.User || image.User || '',
     WorkingDir: cleanPath(given.WorkingDir || image.WorkingDir || ''),
     Env: mergeEnv(given.Env, image.Env),
-    Labels: { ...image.Labels, ...given.Labels },
-    Volumes: given.Volumes || image.Volumes ? { ...image.Volumes, ...given.Volumes } : null,
+    Labels: together(image.Labels, given.Labels),
+    Volumes: given.Volumes || image.Volumes ? together(image.Volumes, given.Volumes) : null,
     OnBuild: given.OnBuild,
   };
-  const ports = { ...image.ExposedPorts, ...given.ExposedPorts };
+  const ports = together(image.ExposedPorts, given.ExposedPorts);
   if (Object.keys(ports).length > 0) config.ExposedPorts = ports;
   // An empty list is not told: Go clients never see one.
   else delete config.ExposedPorts;
