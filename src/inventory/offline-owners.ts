@@ -52,7 +52,7 @@ async function readDriver(dataRoot: string, name: string): Promise<DriverOwners>
   const { layers: whole, parents } = await readOfflineStore(join(dataRoot, name));
   const images = await imagesOn(at('image'), whole);
   const cached = await readOfflineCache(at('builder/cache'), whole);
-  const containers = await recorded(at('containers'), 'container.json');
+  const containers = await recorded(at('containers'), 'container.json', 'draft.json');
 
   const used = new Set<Digest>();
   const use = (top: Digest | undefined): void => {
@@ -96,8 +96,9 @@ async function readConfig(content: ImageContent, id: Digest): Promise<ImageConfi
 }
 
 /** Returns the names of directories with a record, even a damaged one, because somebody may want what is in them. */
-async function recorded(dir: string, record: string): Promise<Set<string>> {
+async function recorded(dir: string, ...records: readonly string[]): Promise<Set<string>> {
   const found = new Set<string>();
-  for (const name of await list(dir)) if ((await list(join(dir, name))).includes(record)) found.add(name);
+  for (const name of await list(dir))
+    if ((await list(join(dir, name))).some((file) => records.includes(file))) found.add(name);
   return found;
 }

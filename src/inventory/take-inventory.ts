@@ -33,6 +33,8 @@ interface Shelf {
   readonly kind: PlaceKind;
   /** Returns the owner from the name of an entry. Undefined: the entry does not belong there. */
   readonly owner?: (name: string) => string | undefined;
+  /** A removal or creation that was cut short is ended by the next start if its directory has one of these records. */
+  readonly records?: readonly string[];
 }
 
 const HEX = /^[0-9a-f]{64}$/;
@@ -57,7 +59,7 @@ const DRIVER_SHELVES: Readonly<Record<string, Shelf>> = {
   'image/metadata': { kind: 'image-record', owner: hexRecord },
   'image/distribution': { kind: 'push-record', owner: hexRecord },
   'image/blobs': { kind: 'pulled-blob', owner: pulledBlobName },
-  containers: { kind: 'container' },
+  containers: { kind: 'container', records: ['container.json', 'draft.json'] },
   'builder/cache/records': { kind: 'cache-record', owner: recordIdOf },
   'builder/cache/directories': { kind: 'cache-directory' },
   'builder/cache/digests': { kind: 'cache-directory' },
@@ -65,7 +67,7 @@ const DRIVER_SHELVES: Readonly<Record<string, Shelf>> = {
 /** Those that all drivers share. */
 const SHELVES: Readonly<Record<string, Shelf>> = {
   'image/partial': { kind: 'partial' },
-  volumes: { kind: 'volume' },
+  volumes: { kind: 'volume', records: ['volume.json'] },
   plugins: { kind: 'plugin', owner: hexName },
   'builder/contexts': { kind: 'temporary' },
   tmp: { kind: 'temporary' },
@@ -125,13 +127,15 @@ export function takeInventory({ dataRoot, stores, driver, known }: TakeInventory
       else add(below, engine.has(below) || PUT_ASIDE.test(below) ? 'engine' : 'other', '');
     }
   };
-  const shelve = (path: string, { kind, owner }: Shelf): void => {
+  const shelve = (path: string, { kind, owner, records = [] }: Shelf): void => {
     add(path, 'directory', '');
+    const trash = (name: string): PlaceKind =>
+      records.some((record) => existsSync(join(dataRoot, path, name, record))) ? 'engine' : 'trash';
     for (const name of namesIn(`${root}/${toBytePath(path)}`)) {
       const whose = owner ? owner(name) : name;
       const isUnfinished = UNFINISHED.test(name);
       if (isTemporary(name)) add(`${path}/${name}`, 'leftover', '');
-      else add(`${path}/${name}`, isUnfinished ? 'trash' : whose === undefined ? 'other' : kind, whose ?? '');
+      else add(`${path}/${name}`, isUnfinished ? trash(name) : whose === undefined ? 'other' : kind, whose ?? '');
     }
   };
   visit('');

@@ -60,6 +60,13 @@ const OFFLINE_ORPHANS: typeof ORPHANS = [
   [`image/content/${HEX}.tmp-0123456789ab`, /a write that was interrupted/],
   ['volumes/.removed-x/_data/file', /a deletion that was interrupted/],
 ];
+/** A kill has cut these short, and the next start ends them. */
+const CUT_SHORT = [
+  `containers/.removed-volumes-${HEX}/container.json`,
+  `containers/.removed-${HEX}/draft.json`,
+  `containers/${HEX}/draft.json`,
+  'volumes/.removed-x/volume.json',
+];
 const RECEIVED: typeof ORPHANS = [['builder/contexts/left/file', /a temporary file/]];
 const KEPT: typeof ORPHANS = [
   ['volumes/orphan/_data/dear', /no volume/],
@@ -153,6 +160,17 @@ describe('without a daemon', { skip }, () => {
     assert.equal(status, 4, output);
     for (const [path] of KEPT) assert.ok(existsSync(join(dataRoot, path)));
     spawnSync('rm', ['-r', join(dataRoot, 'volumes/orphan'), join(dataRoot, 'notes-of-the-operator.txt')]);
+  });
+
+  test('removals and creations that the next start has to end are left to it', () => {
+    for (const path of CUT_SHORT) {
+      mkdirSync(join(dataRoot, path, '..'), { recursive: true });
+      writeFileSync(join(dataRoot, path), '{}');
+    }
+    const { status, output } = fsck('--repair');
+    assert.equal(status, 0, output);
+    for (const path of CUT_SHORT) assert.ok(existsSync(join(dataRoot, path)), path);
+    spawnSync('rm', ['-r', ...CUT_SHORT.map((path) => join(dataRoot, path, '..'))]);
   });
 
   test('a directory that is not there is not made', () => {
