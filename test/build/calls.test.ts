@@ -72,6 +72,19 @@ describe('buildx', { skip: buildxPlugins() === undefined && 'needs buildx: node 
     await cleanup.run();
   });
 
+  test('shows the steps and warnings of dockerd beside the answers', async () => {
+    buildx.write('steps/Dockerfile', `FROM ${image}\nMAINTAINER me\nWORKDIR rel\n`);
+    for (const call of ['check', 'outline']) {
+      const { stderr } = await buildx.run(['build', `--call=${call}`, '.'], { in: 'steps' });
+      assert.match(stderr, /^#\d+ \[internal\] load \.dockerignore\n#\d+ transferring context: 2B/m, call);
+      const warned = [...stderr.matchAll(/^#\d+ WARN: (\w+)/gm)].map(([, rule = '']) => rule);
+      // The answer of the check has them itself.
+      assert.deepEqual(warned.toSorted(), call === 'check' ? [] : ['MaintainerDeprecated', 'WorkdirRelativePath']);
+    }
+    const unknown = await buildx.run(['build', '--call=nope', '.'], { in: 'steps' });
+    assert.match(unknown.stderr, /solve: unsupported request frontend\.nope: unsupported request frontend\.nope$/m);
+  });
+
   test('shows checks, outlines and targets, also of bake, and builds nothing', async () => {
     buildx.write(
       'a/Dockerfile',

@@ -131,6 +131,22 @@ describe('a build of BuildKit', { skip }, () => {
     assert.doesNotMatch(built.stderr, /unneeded/);
   });
 
+  test('names steps as dockerd does', async () => {
+    const steps = async (input: string, ...args: readonly string[]): Promise<string[]> => {
+      const { stderr } = await buildx.ok(['build', ...args, '-'], { input });
+      return [...stderr.matchAll(/^#\d+ (\[(?!internal).*|preparing layers .*)$/gm)].map(([, name = '']) => name);
+    };
+    const from = `FROM ${image} AS`;
+    const cache = ['--cache-to', 'type=inline', '-t', 'names'];
+    assert.deepEqual(await steps(`${from} only\nRUN true\n`, ...cache), [
+      `[1/2] FROM ${image}`,
+      '[2/2] RUN true',
+      'preparing layers for inline cache done',
+    ]);
+    const two = await steps(`${from} a\nRUN echo > /f\n${from} b\nCOPY --from=a /f /\n`);
+    assert.deepEqual(two, [`[a 1/2] FROM ${image}`, '[a 2/2] RUN echo > /f', '[b 2/2] COPY --from=a /f /']);
+  });
+
   test('takes steps from the cache whose inputs are the same, whatever their times', async () => {
     buildx.write('cached/Dockerfile', `FROM ${image}\nARG SEED\nCOPY f /f\nRUN echo ran\nCOPY g /g\nRUN echo again\n`);
     buildx.write('cached/f', 'f');

@@ -32,7 +32,7 @@ import { imageNames, outputsOf, requireTaken, type ExporterParts } from './expor
 import { describeFailure } from './grpc-status.js';
 import { type ContextParts, openMainContext } from './main-context.js';
 import { referenceOf } from './references.js';
-import { directoryContext, layoutContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
+import { directoryContext, inStep, layoutContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
 import type { Sessions } from './session.js';
 import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
 import { answer, graphOptions } from './subrequests.js';
@@ -78,10 +78,18 @@ export class EngineSolver implements Solver {
   }
 
   async #answer(build: OrderedBuild, dockerfile: LoadedDockerfile, request: string): Promise<Solution> {
-    const { attrs } = build;
+    const { attrs, job } = build;
     const { host, configs } = this.#parts;
     try {
-      return await answer({ request, dockerfile, attrs, host, lookUp: imageLookUp(build, configs) });
+      return await answer({
+        request,
+        dockerfile,
+        attrs,
+        host,
+        lookUp: imageLookUp(build, configs),
+        inStep: (name, transfer, read) => inStep(build, name, transfer, read),
+        warn: (warning) => job.progress.warning(shownWarning(dockerfile.vertex, warning)),
+      });
     } catch (error) {
       throw describeFailure(error, dockerfile, dockerfile.vertex);
     }

@@ -3,7 +3,7 @@ import { Metadata, status as Code, type ServiceError } from '@grpc/grpc-js';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
-import { isEngineError, messageOf } from '../../errors/engine-error.js';
+import { internal, isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { BuildFailureFacts } from '../../ports/build.js';
 import { decode, GrpcCode } from './grpc-messages.js';
 import { StatusSchema, type Status } from './proto/gen/common_pb.js';
@@ -101,7 +101,7 @@ export function describeFailure(
   step?: string,
 ): Error {
   const { lines, vertex = step, exitCode } = factsOf(error);
-  const details: Detail[] = [{ type: 'errdefs.Frontend+json', value: { name: 'dockerfile.v0' } }];
+  const details: Detail[] = [...detailsOf(error), { type: 'errdefs.Frontend+json', value: { name: 'dockerfile.v0' } }];
   if (lines !== undefined) {
     const info = { filename: dockerfile.name, data: dockerfile.text.toString('base64'), language: 'Dockerfile' };
     const most = Math.min(MAX_PLACES, Math.max(1, Math.floor(MAX_PLACES_CHARS / info.data.length)));
@@ -113,6 +113,12 @@ export function describeFailure(
   if (vertex !== undefined) details.push({ type: 'errdefs.Vertex+json', value: { digest: vertex } });
   if (exitCode !== undefined) details.push({ type: 'gatewayapi.ExitMessage+json', value: { Code: exitCode } });
   return new DescribedFailure(error, details);
+}
+
+/** Refuses a question of a client. Clients say it twice, once from the name in the details. */
+export function unsupported(request: string): Error {
+  const details = [{ type: 'errdefs.Subrequest+json', value: { name: request } }];
+  return new DescribedFailure(internal(`unsupported request ${request}`), details);
 }
 
 function othersOf(error: unknown): DockerfileError['others'] {

@@ -3,7 +3,7 @@ import type { Dockerfile } from '../../build/dockerfile/ast.js';
 import { lintText, outlineText, columns, targetsText } from '../../build/dockerfile/call-text.js';
 import type { CheckResult } from '../../build/dockerfile/check.js';
 import { checkWithImages, type LookUpImage } from '../../build/dockerfile/check-images.js';
-import { type CheckConfig, parseCheckConfig } from '../../build/dockerfile/checks.js';
+import { type CheckConfig, type CheckWarning, parseCheckConfig } from '../../build/dockerfile/checks.js';
 import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
 import { IgnoreMatcher, ignoreFileNames, parseIgnoreFile } from '../../build/dockerfile/ignore-file.js';
 import { lintReport } from '../../build/dockerfile/lint.js';
@@ -12,14 +12,16 @@ import { readDockerfile } from '../../build/dockerfile/parse.js';
 import { parsePlatform, type Host } from '../../build/dockerfile/platform.js';
 import type { GraphOptions } from '../../build/dockerfile/stage-graph.js';
 import { orNoFile } from '../../build/files/small-file.js';
-import { internal } from '../../errors/engine-error.js';
+import type { CountBytes } from '../../ports/build.js';
 import { goJson } from '../../text/go-json.js';
 import { inTurns } from '../../text/turns.js';
+import { unsupported } from './grpc-status.js';
 import type { LoadedDockerfile } from './dockerfile-source.js';
 import type { DockerfileAttrs } from './frontend-attrs.js';
 import type { Solution } from './solver.js';
 
 const VERSION = '1.0.0';
+const IGNORE_STEP = '[internal] load .dockerignore';
 const CONFIG_ARG = 'BUILDKIT_DOCKERFILE_CHECK';
 
 export interface Question {
@@ -29,7 +31,13 @@ export interface Question {
   readonly attrs: DockerfileAttrs;
   readonly host: Host;
   readonly lookUp: LookUpImage;
+  /** Shows the reading of the ignore file as a step. */
+  readonly inStep?: (name: string, transfer: string, read: (bytes: CountBytes) => Promise<Ignored>) => Promise<Ignored>;
+  /** Shows what is said against the Dockerfile where the answer does not tell it. */
+  readonly warn?: (warning: CheckWarning) => void;
 }
+
+type Ignored = IgnoreMatcher | undefined;
 
 /** @throws EngineError for a question that has no answer, DockerfileError where the Dockerfile allows none. */
 export async function answer(question: Question): Promise<Solution> {
@@ -39,6 +47,7 @@ export async function answer(question: Question): Promise<Solution> {
     case 'frontend.outline': {
       const dockerfile = await readDockerfile(question.dockerfile);
       const checked = await check(question, dockerfile, { allStages: false });
+      for (const warning of checked.warnings) question.warn?.(warning);
       const outline = await inTurns(outlineParts(dockerfile, checked));
       return solution(outline, outlineText(outline));
     }
@@ -49,7 +58,7 @@ export async function answer(question: Question): Promise<Solution> {
     case 'frontend.subrequests.describe':
       return describe();
     default:
-      throw internal(`unsupported request ${question.request}`);
+      throw unsupported(question.request);
   }
 }
 
@@ -71,11 +80,13 @@ async function lintResult(question: Question): Promise<Pick<CheckResult, 'warnin
 }
 
 async function check(
-  { dockerfile: { name, context }, attrs, host, lookUp }: Question,
+  { dockerfile: { name, context }, attrs, host, lookUp, inStep }: Question,
   dockerfile: Dockerfile,
   { allStages }: { readonly allStages: boolean },
 ): Promise<CheckResult> {
-  const ignore = attrs.remoteContext === undefined ? await ignoreFile(name, context) : undefined;
+  const read = (bytes?: CountBytes): Promise<Ignored> => ignoreFile(name, context, bytes);
+  const shown = (): Promise<Ignored> => (inStep ? inStep(IGNORE_STEP, 'transferring context:', read) : read());
+  const ignore = attrs.remoteContext === undefined ? await shown() : undefined;
   const options = { ...graphOptions(attrs, host), allStages, ignore, config: checkConfig(attrs) };
   return checkWithImages(dockerfile, options, lookUp);
 }
@@ -102,9 +113,13 @@ function checkConfig({ buildArgs }: DockerfileAttrs): CheckConfig | undefined {
   return written === undefined ? undefined : parseCheckConfig(written);
 }
 
-async function ignoreFile(name: string, context: LoadedDockerfile['context']): Promise<IgnoreMatcher | undefined> {
+async function ignoreFile(
+  name: string,
+  context: LoadedDockerfile['context'],
+  bytes: CountBytes | undefined,
+): Promise<Ignored> {
   for (const path of ignoreFileNames(name)) {
-    const text = await orNoFile(context.readFile(path));
+    const text = await orNoFile(context.readFile(path, bytes));
     if (text !== undefined) return new IgnoreMatcher(parseIgnoreFile(text));
   }
   return undefined;

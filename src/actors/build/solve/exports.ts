@@ -41,7 +41,7 @@ export async function exportResults(
 type ImageOutput = Extract<BuildOutput, { kind: 'image' }>;
 
 function exportImage(
-  { deps: { images, emit } }: SolveTools,
+  { deps: { images, emit }, request }: SolveTools,
   vertices: Vertices,
   results: readonly PlatformResult[],
   { names, documents, signal }: Pick<ImageOutput, 'names' | 'documents'> & { readonly signal: AbortSignal },
@@ -50,6 +50,8 @@ function exportImage(
     const say = (text: string): Promise<void> => vertices.status(vertex, text, () => Promise.resolve());
     // The layers are in the store already.
     if (results.some(({ topLayer }) => topLayer !== undefined)) await say('exporting layers');
+    // It is in the configuration already.
+    if (request.inlineCache) await say('preparing layers for inline cache');
     const image = documents
       ? await createSet(images, results, documents, say)
       : await createOne(images, results, signal);

@@ -236,9 +236,10 @@ export class Planner {
     const { stage, label, instructions, triggers, base, sources } = resolved;
     const own = instructions.slice(triggers).filter(isCounted).length;
     const hasImages = [...sources.values()].flat().some((source) => source?.kind === 'image');
-    // BuildKit counts an image, and what a mount without a source begins with, as a further stage.
+    // BuildKit counts an image, and what a mount without a source begins with, as a further stage. It calls the only
+    // one by no name.
     const hasMounts = instructions.some((one) => one.kind === 'RUN' && one.mountFroms.includes(''));
-    const name = label === '' && (hasImages || hasMounts) ? stage.name || `stage-${stage.index}` : label || stage.name;
+    const name = label === '' && (hasImages || hasMounts) ? stage.name || `stage-${stage.index}` : label;
     const where = this.inputs.isMulti ? platformLabel(this.#ownPlatform(resolved), this.platform) : '';
     const shown = [where, name].filter((part) => part !== '').join(' ');
     return new StepCounter(shown, own + triggers + (base.kind === 'image' ? 1 : 0));

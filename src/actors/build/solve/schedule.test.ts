@@ -5,8 +5,8 @@ import { Schedule } from './schedule.js';
 import { newStep, type PlannedStep } from './step.js';
 import type { StepResult } from './step-result.js';
 
-function step(name: string, sources: readonly PlannedStep[] = []): PlannedStep {
-  const operation = { identity: name, perform: () => Promise.reject(new Error('nothing is done')) };
+function step(name: string, sources: readonly PlannedStep[] = [], identity = name): PlannedStep {
+  const operation = { identity, perform: () => Promise.reject(new Error('nothing is done')) };
   return newStep({ name, operation, parent: undefined, sources, lines: undefined, isFresh: false });
 }
 
@@ -32,4 +32,12 @@ test('a long chain of steps is gone through in parts, down and up', () => {
   let count = 0;
   while (parts.next().done !== true) count++;
   assert.ok(count >= 300, `${count} parts: each step is entered, left and scheduled`);
+});
+
+test('steps that do the same are one, with the name that the walk meets last, but for a further platform', () => {
+  const base = (name: string): PlannedStep => step(name, [], 'base');
+  const copy = step('copy', [base('own base'), step('run', [base('base of the run')])]);
+  const other = step('other', [base('base of the other')]);
+  const names = whole(Schedule.parts([copy, other])).steps.map(({ name }) => name);
+  assert.deepEqual(names, ['base of the run', 'run', 'copy', 'other']);
 });

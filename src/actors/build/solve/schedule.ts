@@ -60,7 +60,7 @@ export class Schedule {
 
 /**
  * Returns all steps that some need, each after its inputs. The walk keeps its own stack, for long chains. Steps with
- * the same digest are one.
+ * the same digest are one, which has the name of the last one that the walk leaves, as BuildKit's walk over inputs has.
  */
 export function inOrder(targets: readonly PlannedStep[]): PlannedStep[] {
   return whole(orderParts(targets));
@@ -68,26 +68,31 @@ export function inOrder(targets: readonly PlannedStep[]): PlannedStep[] {
 
 /** The same in parts. */
 function* orderParts(targets: readonly PlannedStep[]): Parts<PlannedStep[]> {
-  const found: PlannedStep[] = [];
-  const seen = new Set<string>();
+  const found = new Map<string, PlannedStep>();
+  const entered = new Set<PlannedStep>();
   const stack: { readonly step: PlannedStep; readonly inputs: PlannedStep[] }[] = [];
   const enter = (step: PlannedStep): void => {
-    if (seen.has(step.digest)) return;
-    seen.add(step.digest);
+    if (entered.has(step)) return;
+    entered.add(step);
     stack.push({ step, inputs: inputsOf(step) });
   };
   for (const target of targets) {
+    // A step keeps the name that it has for another platform.
+    const own = new Set<string>();
     enter(target);
     yield;
     for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
       const input = top.inputs.shift();
       if (input !== undefined) enter(input);
       else {
-        found.push(top.step);
+        const { digest, name } = top.step;
+        const twin = found.get(digest);
+        if (twin === undefined) own.add(digest);
+        if (twin === undefined || own.has(digest)) found.set(digest, twin ? { ...twin, name } : top.step);
         stack.pop();
       }
       yield;
     }
   }
-  return found;
+  return [...found.values()];
 }
