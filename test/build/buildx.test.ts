@@ -194,6 +194,45 @@ describe('docker build', { skip }, () => {
     assert.deepEqual(await kept('**/p.json'), ['a/b/c/p.json', 'a/p.json', 'p.json', 'y/p.json']);
   });
 
+  test('COPY --parents makes the directories on the way as they are in the source', async () => {
+    const dockerfile = (mode: string): string =>
+      `# syntax=docker/dockerfile:1\nFROM ${image} AS s\n` +
+      `RUN mkdir -p /a/b && echo c > /a/b/c && chown 3:4 /a && chmod ${mode} /a\n` +
+      'RUN chown 5:6 /a/b && chmod 2770 /a/b\n' +
+      `FROM ${image}\nRUN mkdir -p /there/a && chown 9:9 /there/a\nCOPY --parents --from=s /a/b/c /x/\n` +
+      'COPY --parents --from=s --chown=7:8 /a/b/c /y/\nCOPY --parents --from=s --chmod=640 /a/./b/c /z/\n' +
+      'COPY --parents --from=s /a/b/c /there/\nRUN stat -c "%n %a %u:%g" $(find /x/* /y /z /there/*) > /facts\n';
+    const built = async (mode: string): Promise<string[]> => {
+      await plugin.ok(['build', '-t', 'between', '-f', '-', '.'], { in: 'm', input: dockerfile(mode) });
+      return (await fileOf(engine, 'between', '/facts'))
+        .trim()
+        .split('\n')
+        .toSorted((a, b) => (a < b ? -1 : 1));
+    };
+    const expected = [
+      '/there/a 701 9:9',
+      '/there/a/b 2770 5:6',
+      '/there/a/b/c 644 0:0',
+      '/x/a 701 3:4',
+      '/x/a/b 2770 5:6',
+      '/x/a/b/c 644 0:0',
+      '/y 755 7:8',
+      '/y/a 701 7:8',
+      '/y/a/b 2770 7:8',
+      '/y/a/b/c 644 7:8',
+      '/z 640 0:0',
+      '/z/b 640 5:6',
+      '/z/b/c 640 0:0',
+    ];
+    assert.deepEqual(await built('701'), expected);
+    // Their looks decide about the cache, too.
+    const other = await built('755');
+    assert.deepEqual(
+      other,
+      expected.map((line) => line.replace('/a 701', '/a 755')),
+    );
+  });
+
   test('takes the context from a tar, and tells of builds that have ended', async () => {
     buildx.write('c/Dockerfile', `FROM ${image}\nCOPY x /x\n`);
     buildx.write('c/x', 'from a tar');

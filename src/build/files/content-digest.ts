@@ -39,6 +39,11 @@ export function hashSource(hash: Hash, source: SourceFile, leftOut: LeftOut, opt
   }
 }
 
+/** Adds a directory alone. */
+export function hashDirectory(hash: Hash, { at, stat }: Pick<SourceFile, 'at' | 'stat'>, options: DigestOptions): void {
+  hashEntry(hash, '', at, stat, options);
+}
+
 /** Each part has its length before it or a fixed one, so that no two lists of files look the same. */
 function hashEntry(hash: Hash, path: string, at: string, stat: BigIntStats, options: DigestOptions): void {
   const owner = options.ignoresOwners ? '' : `${stat.uid}:${stat.gid}`;

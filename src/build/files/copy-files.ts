@@ -5,20 +5,28 @@ import type { MessagePort } from 'node:worker_threads';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import type { GrowingLayer, LayerContent } from '../../ports/storage.js';
 import { fsPath, toBytePath } from '../../storage/byte-path.js';
+import { findPath, type FoundPath } from '../../storage/container-path.js';
 import { storageError } from '../../storage/storage-error.js';
 import { sealed } from '../../storage/tasks/seal-diff.js';
 import { GrowingTar } from '../../storage/tar/growing-tar.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { openInRoot } from '../../sys/files/open-in-root.js';
 import { hostOwner } from '../../sys/users/id-maps.js';
-import { hashSource } from './content-digest.js';
+import { hashDirectory, hashSource } from './content-digest.js';
 import { directoryModeOf, parseMode } from './file-mode.js';
 import { FileLine } from './file-line.js';
 import { isArchive, unpackArchive } from './local-archive.js';
 import { leftOutBy } from './left-out.js';
 import { KeptDigests } from './kept-digests.js';
 import { joinPath } from './paths.js';
-import { findSources, hasWildcards, type LeftOut, type SourceFile } from './source-files.js';
+import {
+  type DirectoryBetween,
+  directoriesBetween,
+  findSources,
+  hasWildcards,
+  type LeftOut,
+  type SourceFile,
+} from './source-files.js';
 import { type Appearance, type CopyRules, type TargetLayer, TargetTree } from './target-tree.js';
 
 /** A tree on this host, and what of it is wanted. */
@@ -57,12 +65,14 @@ export function digestSources({ trees, ignoresOwners }: DigestInput): SourcesDig
   let kind: SourcesDigest['kind'] = 'file';
   for (const tree of trees) {
     const known = tree.digests === undefined ? undefined : new KeptDigests(tree.digests, deviceOf(tree.root));
-    withSources(tree, (source, leftOut) => {
+    const options = { ignoresOwners, known };
+    withSources(tree, ({ source, leftOut, between }) => {
       count++;
       if (source.stat.isDirectory()) kind = 'dir';
-      // A file in another place is another result.
+      // A file in another place is another result, and so is one in a directory that looks otherwise.
       if (tree.parents) hash.update(`${source.below}\0`);
-      hashSource(hash, source, leftOut, { ignoresOwners, known });
+      between((directory) => hashDirectory(hash, directory, options));
+      hashSource(hash, source, leftOut, options);
     });
     known?.save();
   }
@@ -143,12 +153,13 @@ async function copyAll(input: CopyFilesInput, layer: TargetLayer | undefined): P
     const destination = tree.resolve(toBytePath(input.destination));
     if (input.trees.length === 0) tree.makeDirectories(destination);
     for (const one of input.trees) {
-      for (const { source, leftOut } of openTree(one)) {
+      for (const found of openTree(one)) {
+        const { source } = found;
         try {
           if (copied++ === 0 && input.isIntoDirectory) tree.makeDirectories(destination);
           if ((one.unpacks ?? input.unpacks) && source.stat.isFile() && (await isArchive(source.at))) {
             await unpack(rootFd, source, destination, input);
-          } else place(tree, source, destination, input, leftOut);
+          } else place(tree, found, destination, input);
         } finally {
           source.close();
         }
@@ -175,18 +186,14 @@ async function unpack(rootFd: number, source: SourceFile, destination: string, i
 
 function place(
   tree: TargetTree,
-  source: SourceFile,
+  { source, leftOut, between }: OpenSource,
   destination: string,
   { isIntoDirectory, parents, classic }: CopyFilesInput,
-  leftOut: LeftOut,
 ): void {
   if (parents) {
-    tree.copy(
-      source,
-      source.below === '' ? destination : joinPath(destination, source.below),
-      source.below === '',
-      leftOut,
-    );
+    const to = (below: string): string => (below === '' ? destination : joinPath(destination, below));
+    between((directory, below) => tree.copyDirectoryAlone(directory, to(below)));
+    tree.copy(source, to(source.below), source.below === '', leftOut);
     return;
   }
   if (source.stat.isDirectory()) {
@@ -216,24 +223,31 @@ function appearanceOf({ owner, classic, isMapped, idMaps, chmod }: CopyFilesInpu
 function rulesOf({ classic, owner }: CopyFilesInput): CopyRules {
   const isClassic = classic !== undefined;
   const dropsSetuid = classic?.belongsToRoot === true || (isClassic && owner !== undefined);
-  return { replaces: isClassic, keepsTopTime: !isClassic, dropsSetuid };
+  return { replaces: isClassic, keepsTopTime: !isClassic, keepsAllNames: isClassic, dropsSetuid };
 }
 
 function deviceOf(directory: string): bigint {
   return statSync(directory, { bigint: true }).dev;
 }
 
-function withSources(tree: SourceTree, use: (source: SourceFile, leftOut: LeftOut) => void): void {
-  for (const { source, leftOut } of openTree(tree)) {
+interface OpenSource {
+  readonly source: SourceFile;
+  readonly leftOut: LeftOut;
+  /** Opens the directories on the way to it that `--parents` keeps, one after the other. */
+  readonly between: (use: (directory: FoundPath, below: string) => void) => void;
+}
+
+function withSources(tree: SourceTree, use: (found: OpenSource) => void): void {
+  for (const found of openTree(tree)) {
     try {
-      use(source, leftOut);
+      use(found);
     } finally {
-      source.close();
+      found.source.close();
     }
   }
 }
 
-function* openTree(tree: SourceTree): Generator<{ readonly source: SourceFile; readonly leftOut: LeftOut }> {
+function* openTree(tree: SourceTree): Generator<OpenSource> {
   const rootFd = openSync(tree.root, DIRECTORY);
   const isIgnored = leftOutBy(tree.ignore);
   const isExcluded = leftOutBy(tree.exclude);
@@ -245,10 +259,26 @@ function* openTree(tree: SourceTree): Generator<{ readonly source: SourceFile; r
         const isOut = (path: string, isDirectory: boolean): boolean =>
           isIgnored(path, isDirectory) || isExcluded(path.slice(start), isDirectory);
         const keepsTime = (path: string): boolean => !isExcluded(path.slice(start), true);
-        yield { source, leftOut: Object.assign(isOut, { keepsTime }) };
+        const between: OpenSource['between'] = (use) => {
+          if (tree.parents) for (const one of directoriesBetween(source)) withPath(rootFd, one, use);
+        };
+        yield { source, leftOut: Object.assign(isOut, { keepsTime }), between };
       }
     }
   } finally {
     closeSync(rootFd);
+  }
+}
+
+function withPath(
+  rootFd: number,
+  { from, below }: DirectoryBetween,
+  use: (found: FoundPath, below: string) => void,
+): void {
+  const found = findPath(rootFd, from);
+  try {
+    use(found, below);
+  } finally {
+    found.close();
   }
 }

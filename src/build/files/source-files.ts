@@ -27,6 +27,23 @@ export interface SourceFile extends FoundPath {
   readonly below: string;
 }
 
+/** A directory on the way to a source that `--parents` keeps. */
+export interface DirectoryBetween {
+  /** Absolute below the root of the source. */
+  readonly from: string;
+  readonly below: string;
+}
+
+/** Returns the directories between what `--parents` keeps of a source and the source itself, the outermost first. */
+export function directoriesBetween({ path, below }: Pick<SourceFile, 'path' | 'below'>): DirectoryBetween[] {
+  const base = path.slice(0, path.length - below.length);
+  const names = partsOf(below).slice(0, -1);
+  return names.map((_, at) => {
+    const kept = names.slice(0, at + 1).join('/');
+    return { from: `${base}${kept}`, below: kept };
+  });
+}
+
 const WILDCARDS = /[*?[\\]/;
 
 export function hasWildcards(pattern: string): boolean {

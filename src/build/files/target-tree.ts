@@ -2,20 +2,11 @@
  * Writes into the root file system of an image that is being made. Links in it are followed as a process of the image
  * would follow them, so nothing is written outside. Synchronous, for worker threads. Paths are byte strings.
  */
-import {
-  chmodSync,
-  constants,
-  fstatSync,
-  lchownSync,
-  linkSync,
-  mkdirSync,
-  readlinkSync,
-  type BigIntStats,
-} from 'node:fs';
+import { chmodSync, constants, fstatSync, lchownSync, linkSync, mkdirSync, type BigIntStats } from 'node:fs';
 import { invalid } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toText } from '../../storage/byte-path.js';
-import { findPath, type FoundPath, openResolved } from '../../storage/container-path.js';
+import type { FoundPath } from '../../storage/container-path.js';
 import {
   contentXattrs,
   copyAttributes,
@@ -31,10 +22,11 @@ import type { GrowingTar } from '../../storage/tar/growing-tar.js';
 import { walkTree } from '../../storage/walk-tree.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
-import { fileOnTheWay, notDirectory, tooManyLinks } from './copy-errors.js';
+import { fileOnTheWay, notDirectory } from './copy-errors.js';
 import type { FileLine } from './file-line.js';
-import { cleanPath, directoriesAbove, joinPath, parentPath } from './paths.js';
+import { directoriesAbove, joinPath, parentPath } from './paths.js';
 import type { LeftOut, SourceFile } from './source-files.js';
+import { isDirectoryAt, isFileAt, resolveTarget } from './target-paths.js';
 
 const DIRECTORY = O_PATH | constants.O_DIRECTORY;
 
@@ -55,6 +47,8 @@ export interface CopyRules {
   readonly replaces: boolean;
   /** The directory that is named as destination gets the time of the source. */
   readonly keepsTopTime: boolean;
+  /** Links, devices and pipes with several names have them there, too; else only regular files do. */
+  readonly keepsAllNames: boolean;
   /** Programs lose the right to act as their owner, as they do when somebody else becomes it. */
   readonly dropsSetuid: boolean;
 }
@@ -70,9 +64,6 @@ export interface TargetLayer {
   /** Writes small files in another thread. */
   readonly line: FileLine | undefined;
 }
-
-/** At most so many links are followed while a place is looked for, as in the kernel. */
-const MAX_LINKS = 40;
 
 export class TargetTree {
   /** Inodes of the source with several names, by device and number: where they are now. */
@@ -93,63 +84,37 @@ export class TargetTree {
     private readonly layer?: TargetLayer,
   ) {}
 
-  /**
-   * Returns where a path leads. What is not there yet is made at the place to which dangling links point.
-   * @throws EngineError invalid for links that lead to each other.
-   */
-  resolve(path: string, links = 0): string {
-    try {
-      const { fd, path: resolved } = openResolved(this.rootFd, path);
-      closeFd(fd);
-      return resolved;
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === 'ELOOP') throw tooManyLinks();
-      if (path === '/' || (code !== 'ENOENT' && code !== 'ENOTDIR')) return path;
-    }
-    const above = this.resolve(parentPath(path), links);
-    const place = joinPath(above, path.slice(path.lastIndexOf('/') + 1));
-    const target = this.#linkAt(place);
-    if (target === undefined) return place;
-    if (links === MAX_LINKS) throw tooManyLinks();
-    return this.resolve(cleanPath(target.startsWith('/') ? target : `${above}/${target}`), links + 1);
-  }
-
-  #linkAt(path: string): string | undefined {
-    return this.#look(path, ({ at, stat }) => (stat.isSymbolicLink() ? readlinkSync(fsPath(at), 'latin1') : undefined));
-  }
-
-  #isFile(path: string): boolean {
-    return this.#look(path, ({ stat }) => !stat.isDirectory()) ?? false;
-  }
-
-  /** Returns undefined when nothing is there. */
-  #look<T>(path: string, use: (found: FoundPath) => T): T | undefined {
-    try {
-      const found = findPath(this.rootFd, path);
-      try {
-        return use(found);
-      } finally {
-        found.close();
-      }
-    } catch {
-      // The directory is not there either.
-      return undefined;
-    }
+  /** @throws EngineError invalid for links that lead to each other. */
+  resolve(path: string): string {
+    return resolveTarget(this.rootFd, path);
   }
 
   isDirectory(path: string): boolean {
-    try {
-      closeFd(openInRoot(this.rootFd, fsPath(path), DIRECTORY));
-      return true;
-    } catch {
-      return false;
-    }
+    return isDirectoryAt(this.rootFd, path);
   }
 
   /** Makes a directory and those above it, where they are missing. */
   makeDirectories(path: string): void {
     closeFd(this.#openDirectory(path));
+  }
+
+  /** Makes a directory as it is in the source, without what is in it. One that is there gets its mode alone. */
+  copyDirectoryAlone({ at, stat }: Pick<FoundPath, 'at' | 'stat'>, to: string): void {
+    const parent = this.#openDirectory(parentPath(to));
+    try {
+      const place = `/proc/self/fd/${parent}/${to.slice(to.lastIndexOf('/') + 1)}`;
+      const present = statOf(place);
+      if (present && !present.isDirectory()) throw notDirectory(to);
+      if (present) {
+        chmodSync(fsPath(place), Number(stat.mode & 0o7777n));
+        return;
+      }
+      mkdirSync(fsPath(place), 0o755);
+      this.#own.add(to);
+      this.#appear(place, at, stat);
+    } finally {
+      closeFd(parent);
+    }
   }
 
   /**
@@ -173,7 +138,7 @@ export class TargetTree {
       return;
     }
     if (isContent) {
-      if (!this.rules.replaces && this.#isFile(to)) throw notDirectory(to);
+      if (!this.rules.replaces && isFileAt(this.rootFd, to)) throw notDirectory(to);
       this.makeDirectories(parentPath(to));
       this.makeDirectories(to);
       if (this.rules.keepsTopTime) this.#keepTime(to, source.stat);
@@ -263,7 +228,7 @@ export class TargetTree {
     if (present?.isDirectory() === true && !this.rules.replaces)
       throw invalid(`cannot replace to directory ${toText(to)} with file`, { code: 'IS_A_DIRECTORY' });
     if (present) removeEntry(parent, name);
-    if (stat.nlink > 1n) this.#copyShared({ from, stat, at, to });
+    if (stat.nlink > 1n && (stat.isFile() || this.rules.keepsAllNames)) this.#copyShared({ from, stat, at, to });
     else this.#copyContents({ from, stat, at, to });
   }
 
