@@ -107,6 +107,7 @@ export const bringBackContainers: Step = async (life) => {
     ioRoot: lives.deps.ioRoot,
     network,
     events: drivers.events,
+    emit: drivers.emit,
     hooks: lives.hooks,
     removeVolumes: (record) => removeAnonymousVolumes(lives.deps, record),
     removeNewVolumes: (draft) => removeNewVolumes(lives.deps, draft),

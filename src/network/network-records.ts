@@ -21,6 +21,8 @@ export interface UserNetwork extends OpenOptions {
   readonly summary: NetworkSummary;
   /** True while another process is being asked to make the network or to remove it. */
   readonly isPending?: boolean;
+  /** Since this time (RFC 3339) it is being removed: it is gone for clients, and nobody may have been told. */
+  readonly leavingSince?: string;
 }
 
 /** A network that is gone. */
@@ -80,9 +82,12 @@ export class NetworkRecords {
     return this.stored.networks ?? [];
   }
 
-  /** Returns the networks that were removed in the last moments before the last change of the records. */
+  /** Returns the networks that were removed in the last moments before the last change, or are being removed. */
   get removed(): readonly RemovedNetwork[] {
-    return this.stored.removed ?? [];
+    const leaving = this.networks.flatMap(({ summary: { id, name, driver }, leavingSince: removed }) =>
+      removed === undefined ? [] : [{ id, name, driver, removed }],
+    );
+    return [...(this.stored.removed ?? []), ...leaving];
   }
 
   find(id: string): UserNetwork | undefined {

@@ -150,7 +150,7 @@ export class UserNetworks {
     const { summary, network, record } = withdrawn;
     if (!record || !this.#deps.plugged.has(summary)) return summary;
     try {
-      await this.#deps.records().replace({ ...record, isPending: true });
+      await this.#deps.records().replace({ ...record, isPending: true, leavingSince: new Date().toISOString() });
       await this.#deps.plugged.unmake(summary, poolsOf(summary, record));
     } catch (error) {
       await this.#deps.records().replace(record);

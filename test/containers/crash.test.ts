@@ -37,6 +37,8 @@ interface Inspection {
   readonly NetworkSettings: { readonly Networks: unknown };
 }
 
+type Named = Readonly<Record<'endpointId' | 'interfaceName' | 'networkId' | 'networkName', string>>;
+
 before(async () => {
   ({ engine, registry } = await startEngineWithRegistry(cleanup, engined()));
 });
@@ -205,6 +207,54 @@ test('what was made or removed and not told of is told by the next daemon, once'
   );
   assert.ok(!existsSync(removed ?? ''));
   await ok('volume', 'rm', 'told', 'untold');
+});
+
+test('networks that a container has joined or left untold are told by the next daemon, once', async () => {
+  const network = await ok('network', 'create', 'joined');
+  const container = await ok('run', '-d', '--name', 'moves', registry.reference, 'sleep', '600');
+  const told = async (): Promise<string[]> => {
+    const filters = encodeURIComponent(JSON.stringify({ type: ['network'], network: [network] }));
+    const reply = await open(engine.socketPath, 'GET', `/events?since=1&until=${Date.now() / 1000}&filters=${filters}`);
+    const actions: string[] = [];
+    for await (const { Action } of jsonLines<{ Action: string }>(reply.message))
+      if (Action.includes('connect')) actions.push(Action);
+    return actions;
+  };
+  const events = join(engine.dir, 'data', 'events');
+  const record = join(engine.dir, 'data', 'containers', container, 'container.json');
+  /** As the disk is when the daemon is killed before it tells of its last change. */
+  const killUntold = async (): Promise<void> => {
+    const before = (await told()).length;
+    await engine.stop('SIGKILL');
+    const [log = ''] = readdirSync(events).toSorted().slice(-1);
+    const lines = readFileSync(join(events, log), 'utf8').split('\n');
+    const at = lines.findLastIndex((line) => line.includes('connect') && line.includes(network));
+    writeFileSync(join(events, log), `${lines.slice(0, at).join('\n')}\n`);
+    await engine.start();
+    await crashAndRestart();
+    assert.equal((await told()).length, before);
+  };
+  await ok('network', 'connect', 'joined', 'moves');
+  await waitFor('the join to be told', async () => (await told()).length === 1);
+  await killUntold();
+  assert.deepEqual(await told(), ['connect']);
+  const joined = readFileSync(record);
+  await ok('network', 'disconnect', 'joined', 'moves');
+  await waitFor('that it has left to be told', async () => (await told()).length === 2);
+  await engine.stop('SIGKILL');
+  // The record of a container that is just leaving, as the daemon writes it.
+  type Networks = Record<string, { request: object; endpoint: Named }>;
+  const { version, value } = JSON.parse(joined.toString()) as { version: number; value: { networks: Networks } };
+  const { request, endpoint } = value.networks['joined'] ?? assert.fail('it has not joined');
+  const { endpointId, interfaceName, networkId, networkName } = endpoint;
+  const leaving = { since: new Date().toISOString(), networkId, networkName };
+  const networks = { ...value.networks, joined: { request, pending: { endpointId, interfaceName }, leaving } };
+  writeFileSync(record, JSON.stringify({ version, value: { ...value, networks } }));
+  await engine.start();
+  await crashAndRestart();
+  assert.deepEqual(await told(), ['connect', 'disconnect', 'disconnect']);
+  await ok('rm', '-f', 'moves');
+  await ok('network', 'rm', 'joined');
 });
 
 test('a removal in whose middle the daemon is killed is ended by the next one, with anonymous volumes', async () => {

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import type { CliResult } from '../support/cli.js';
@@ -227,6 +229,35 @@ describe('a network driver', () => {
       await ok('rm', '-f', 'stays');
       await waitFor('the driver to be told', () => endpoints() === 0);
       await ok('network', 'rm', 'away');
+    },
+  );
+
+  test(
+    'a removal in whose middle the daemon is killed is ended and told by the next one',
+    { skip: onDockerd },
+    async () => {
+      const id = await ok('network', 'create', '-d', net.name, 'leaving');
+      await engine.stop('SIGKILL');
+      // As it is there while the driver is asked.
+      const path = join(engine.dir, 'data', 'network', 'predefined.json');
+      const text = readFileSync(path, 'utf8');
+      const record = JSON.parse(text) as { value: { networks: { summary: { id: string } }[] } };
+      const networks = record.value.networks.map((each) =>
+        each.summary.id === id ? { ...each, isPending: true, leavingSince: new Date().toISOString() } : each,
+      );
+      assert.equal(networks.length, record.value.networks.length);
+      writeFileSync(path, JSON.stringify({ ...record, value: { ...record.value, networks } }));
+      await engine.start();
+      await waitFor('the driver to be told', () => asked('DeleteNetwork')?.['NetworkID'] === id);
+      const filters = encodeURIComponent(JSON.stringify({ event: ['destroy'], network: [id] }));
+      const told = async (): Promise<string[]> => {
+        const path = `/events?since=1&until=${Date.now() / 1000}&filters=${filters}`;
+        return (await call(engine.socketPath, 'GET', path)).text.split('\n').filter(Boolean);
+      };
+      assert.equal((await told()).length, 1);
+      await engine.stop('SIGKILL');
+      await engine.start();
+      assert.equal((await told()).length, 1);
     },
   );
 });

@@ -38,8 +38,12 @@ export interface ContainerState {
 export interface NetworkAttachment {
   readonly request: EndpointRequest;
   readonly endpoint?: Endpoint;
+  /** When it joined (RFC 3339): a crash may have come before that was told. */
+  readonly joined?: string;
   /** The endpoint that a running container is just getting or losing: a crash must not leave half of it. */
   readonly pending?: EndpointNames;
+  /** Set with `pending` where it is losing it: nobody may have been told of that either. */
+  readonly leaving?: { readonly since: string; readonly networkId: string; readonly networkName: string };
 }
 
 /** `EndpointSettings` of the Engine API as far as clients may set them. */

@@ -6,6 +6,8 @@ import type { NetworkDriver } from '../../ports/network.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskInfo, TaskService } from '../../ports/supervisor.js';
 import type { ContainerInput } from '../container/container.context.js';
+import { tellUntoldNetworks } from '../container/network/networks.js';
+import type { ContainerDeps } from '../container/deps.js';
 import type { ContainerHooks } from '../container/container.effects.types.js';
 import type { ContainerDirectory } from '../container/directory.js';
 import { taskExit } from '../kit/task-exit.js';
@@ -29,8 +31,9 @@ export interface RecoveryDeps {
   readonly layers: LayerStore;
   /** The FIFOs of containers are in this directory. */
   readonly ioRoot: string;
-  readonly network: Pick<NetworkDriver, 'sandboxIds' | 'removeSandbox' | 'settle'>;
+  readonly network: Pick<NetworkDriver, 'list' | 'sandboxIds' | 'removeSandbox' | 'settle'>;
   readonly events: EventLog;
+  readonly emit: ContainerDeps['emit'];
   readonly hooks: Pick<ContainerHooks, 'emit' | 'forget'>;
   /** Removes the anonymous volumes of a container that nobody else uses; false: the next start tries it again. */
   readonly removeVolumes: (record: ContainerRecord) => Promise<boolean>;
@@ -104,7 +107,7 @@ export async function recoverContainers(deps: RecoveryDeps): Promise<void> {
 
 /** Decides how each container begins, and tells what the last daemon did without telling it. */
 async function reconcileAll(
-  { loaded, events, hooks }: RecoveryDeps,
+  { loaded, events, hooks, ...networks }: RecoveryDeps,
   taskById: ReadonlyMap<string, TaskInfo>,
 ): Promise<ContainerInput[]> {
   const { records: found, retired, withVolumes } = loaded;
@@ -117,6 +120,7 @@ async function reconcileAll(
   return found.map((record) => {
     const earlier = told.byContainer.get(record.id);
     const input = reconcile(record, taskById.get(record.id), now, earlier);
+    if (earlier) tellUntoldNetworks(networks, record, earlier, told.sinceMs);
     for (const action of untoldBeginnings(input, earlier, told.sinceMs)) hooks.emit(action, input.record);
     return input;
   });

@@ -4,7 +4,7 @@ import type { Attempt } from '../../ports/kept-replies.js';
 import type { TaskInfo } from '../../ports/supervisor.js';
 import { ownMember } from '../../text/own-member.js';
 import type { ContainerRecord, ContainerStatus } from '../container/container.record.js';
-import { noteTold, toldKey, type ToldEvent, type ToldEvents } from '../container/life/told.js';
+import { hasMovedSince, noteTold, toldKey, type ToldEvent, type ToldEvents } from '../container/life/told.js';
 
 /**
  * A daemon writes down what it has told within moments, so only its last minutes matter. They are counted back from the
@@ -35,11 +35,13 @@ export async function readLastTold(
   if (sinceMs === Infinity) return { byContainer, sinceMs };
   const isRecent = (time: string): boolean => Date.parse(time) >= sinceMs;
   for (const { id } of retired) byContainer.set(id, new Map());
-  for (const { id, created, state } of found) {
+  for (const record of found) {
+    const { id, created, state } = record;
     const task = tasks.get(id);
     const isAlive = task?.status === 'running' || task?.status === 'paused';
     const mayHaveEnded = !isAlive && (task !== undefined || !AT_REST.has(state.status));
-    if (mayHaveEnded || isRecent(created) || isRecent(state.startedAt)) byContainer.set(id, new Map());
+    const isNew = isRecent(created) || isRecent(state.startedAt) || hasMovedSince(record, sinceMs);
+    if (mayHaveEnded || isNew) byContainer.set(id, new Map());
   }
   if (byContainer.size === 0) return { byContainer, sinceMs };
   for await (const items of earlierEvents(events, sinceMs, (event) => byContainer.has(containerOf(event)))) {

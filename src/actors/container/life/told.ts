@@ -3,6 +3,7 @@
  * have was told to nobody.
  */
 import type { EventType } from '../../../ports/events.js';
+import type { Endpoint } from '../../../ports/network.js';
 import type { ContainerRecord } from '../container.record.js';
 
 export interface ToldEvent {
@@ -59,4 +60,41 @@ export function unrecordedJoins(
   return [...told]
     .filter(([key]) => key.startsWith(joined) && !known.has(key.slice(joined.length)))
     .map(([key, { attributes }]) => [key.slice(joined.length), attributes]);
+}
+
+interface UntoldNetwork {
+  readonly action: 'connect' | 'disconnect';
+  readonly network: Pick<Endpoint, 'networkId' | 'networkName'>;
+}
+
+/**
+ * Returns the networks that a container has joined or was leaving untold, because the daemon died just then.
+ * @param knownSinceMs all events since this time are known; what is older was told.
+ */
+export function untoldNetworks(
+  { networks }: Pick<ContainerRecord, 'networks'>,
+  told: ToldEvents,
+  knownSinceMs: number,
+): UntoldNetwork[] {
+  const isUntold = (time: string, ...keys: readonly string[]): boolean => {
+    const atMs = Date.parse(time);
+    return atMs >= knownSinceMs && keys.every((key) => (told.get(key)?.timeMs ?? -Infinity) < atMs);
+  };
+  const changes: UntoldNetwork[] = [];
+  for (const { endpoint, joined, leaving } of Object.values(networks)) {
+    const network = endpoint ?? leaving;
+    if (network === undefined) continue;
+    const [connect = '', disconnect = ''] = ['connect', 'disconnect'].map((action) =>
+      toldKey('network', action, network.networkId),
+    );
+    if (leaving !== undefined && isUntold(leaving.since, disconnect)) changes.push({ action: 'disconnect', network });
+    if (endpoint !== undefined && joined !== undefined && isUntold(joined, connect, disconnect))
+      changes.push({ action: 'connect', network });
+  }
+  return changes;
+}
+
+/** Returns whether any network was joined or left since a time. */
+export function hasMovedSince({ networks }: Pick<ContainerRecord, 'networks'>, sinceMs: number): boolean {
+  return Object.values(networks).some(({ joined, leaving }) => Date.parse(leaving?.since ?? joined ?? '') >= sinceMs);
 }

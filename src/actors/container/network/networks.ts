@@ -7,6 +7,7 @@ import type { ContainerRecord, NetworkAttachment } from '../container.record.js'
 import type { ContainerDeps } from '../deps.js';
 import { openLinks } from './legacy-links.js';
 import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
+import { type ToldEvents, untoldNetworks } from '../life/told.js';
 import { Undo } from '../life/undo.js';
 import { parseMacAddress } from '../../../text/mac-address.js';
 import { ownMember } from '../../../text/own-member.js';
@@ -31,13 +32,24 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
       deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : [])),
     );
     undo.add('network endpoint', () => leave(deps, record, result.endpoint));
+    const joined = wallTime();
     emit(deps, 'connect', record, result.endpoint);
-    networks.set(name, { request, endpoint: result.endpoint });
+    networks.set(name, { request, endpoint: result.endpoint, joined });
     ports = [...ports, ...result.ports];
   }
   const joined = { ...record, networks: Object.fromEntries(networks), ports };
   await openLinks(deps.network, joined, (id) => deps.find(id));
   return joined;
+}
+
+/** Tells of networks that a container has joined or left, when the last daemon was killed before it told. */
+export function tellUntoldNetworks(
+  deps: Parameters<typeof emit>[0],
+  record: ContainerRecord,
+  told: ToldEvents,
+  sinceMs: number,
+): void {
+  for (const { action, network } of untoldNetworks(record, told, sinceMs)) emit(deps, action, record, network);
 }
 
 /**
@@ -124,7 +136,7 @@ async function connect(
     undo.add('network endpoint', () => network.disconnect(before.id, endpoint));
     const after = {
       ...before,
-      networks: { ...before.networks, [name]: { request, endpoint } },
+      networks: { ...before.networks, [name]: { request, endpoint, joined: wallTime() } },
       ports: moves ? ports : before.ports,
     };
     await store(deps, after);
@@ -147,12 +159,13 @@ async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: str
   const gone = ownMember(before.networks, name);
   let after: ContainerRecord = { ...before, networks };
   if (gone?.endpoint) {
-    const { endpointId, interfaceName } = gone.endpoint;
+    const { endpointId, interfaceName, networkId, networkName } = gone.endpoint;
+    const leaving = { since: wallTime(), networkId, networkName };
     const hadPorts = wayOut(deps.network, before.networks) === name;
     // From here on the change will be finished, if need be by the next daemon.
     await deps.records.save({
       ...before,
-      networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName } } },
+      networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName }, leaving } },
     });
     await deps.network.disconnect(before.id, gone.endpoint);
     emit(deps, 'disconnect', before, gone.endpoint);
@@ -270,16 +283,21 @@ function wantedPorts(record: ContainerRecord): PortRequest[] {
 }
 
 function emit(
-  { emit, network }: NetworksDeps,
+  { emit, network }: Pick<NetworksDeps, 'emit'> & { readonly network: Pick<NetworkDriver, 'list'> },
   action: 'connect' | 'disconnect',
   record: ContainerRecord,
-  { networkId, networkName }: Endpoint,
+  { networkId, networkName }: Pick<Endpoint, 'networkId' | 'networkName'>,
 ): void {
   emit('network', action, networkId, {
     container: record.id,
     name: networkName,
     type: network.list().find(({ id }) => id === networkId)?.driver ?? '',
   });
+}
+
+/** Events have this clock, too. */
+function wallTime(): string {
+  return new Date().toISOString();
 }
 
 function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
