@@ -344,6 +344,8 @@ export interface BuildObserver {
   /** Output of a vertex; 1 is standard output, 2 the other one. The bytes stay as they are. */
   log(vertex: string, stream: 1 | 2, bytes: Buffer): void;
   warning(warning: BuildWarning): void;
+  /** It is known what will be built, for these platforms, and no step has begun. */
+  planned?(platforms: readonly string[]): void;
   /** Resolves when more output may come; a RUN waits for it. Absent: at any time. */
   ready?(): Promise<void>;
   /** Steps in the words of the classic builder, only with `classic` settings. */

@@ -259,7 +259,9 @@ describe('a build of BuildKit', { skip }, () => {
     const session = buildx.start(['build', '--progress', 'rawjson', '.'], { in: 'given-up' });
     for (const word of ['one', 'two']) await session.said(new RegExp(Buffer.from(`${word}\n`).toString('base64')));
     session.kill('SIGINT');
-    assert.notEqual((await session.ended).status, 0);
+    const { status, stderr } = await session.ended;
+    assert.equal(status, 130);
+    assert.match(stderr, /ERROR: failed to build: failed to solve: Canceled: context canceled$/m);
     await waitFor('its builds to end', async () => {
       const listed = await buildx.ok(['buildx', 'history', 'ls', '--format', '{{.Status}}']);
       return !listed.stdout.includes('Running');

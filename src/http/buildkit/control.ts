@@ -171,7 +171,9 @@ async function outcomeOf({ solver }: ControlParts, job: BuildJob): Promise<Recor
   if (frontend !== '') {
     const attrs = new Map(Object.entries(frontendAttrs));
     const inputs = new Map(Object.entries(frontendInputs));
-    return { ...(await solver.solve(job, { frontend, attrs, inputs, cacheImports: [] })).exporterResponse };
+    const { answer, solution } = solver.solve(job, { frontend, attrs, inputs, cacheImports: [] });
+    answer.catch(() => undefined);
+    return { ...(await solution).exporterResponse };
   }
   if (definition !== undefined && definition.def.length > 0)
     throw internal('this engine builds Dockerfiles only: it does not solve definitions of other frontends');

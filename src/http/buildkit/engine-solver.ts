@@ -34,7 +34,7 @@ import { type ContextParts, openMainContext } from './main-context.js';
 import { referenceOf } from './references.js';
 import { directoryContext, inStep, layoutContext, loginOf, orderedBuild, type OrderedBuild } from './ordered-build.js';
 import type { Sessions } from './session.js';
-import type { PruneOrder, Solution, SolveOrder, Solver } from './solver.js';
+import type { BuiltReference, FrontendAnswer, PruneOrder, Solution, SolveOrder, Solver, Solving } from './solver.js';
 import { answer, graphOptions } from './subrequests.js';
 
 const CHECK_CONFIG = 'BUILDKIT_DOCKERFILE_CHECK';
@@ -52,13 +52,22 @@ export interface SolverParts extends ContextParts, ExporterParts, CacheExportPar
 
 export class EngineSolver implements Solver {
   readonly #parts: SolverParts;
-  readonly #results = new Map<string, PlatformResult>();
+  /** By the names that frontends have, also of what is still being built. */
+  readonly #results = new Map<string, Promise<PlatformResult>>();
 
   constructor(parts: SolverParts) {
     this.#parts = parts;
   }
 
-  async solve(job: BuildJob, order: SolveOrder): Promise<Solution> {
+  solve(job: BuildJob, order: SolveOrder): Solving {
+    let tell: (answer: FrontendAnswer) => void = () => undefined;
+    const planned = new Promise<FrontendAnswer>((resolve) => (tell = resolve));
+    const solution = this.#solve(job, order, tell);
+    return { answer: Promise.race([planned, solution]), solution };
+  }
+
+  /** @param tell is called when it is known what is built, where anything is. */
+  async #solve(job: BuildJob, order: SolveOrder, tell: (answer: FrontendAnswer) => void): Promise<Solution> {
     requireFrontend(order);
     requireEntitlements(job.request.entitlements, this.#parts.grantable);
     provenanceOptions(order.attrs);
@@ -71,7 +80,12 @@ export class EngineSolver implements Solver {
       const dockerfile = { ...loaded, ...syntaxOf(order, loaded) };
       const { request } = build.attrs;
       if (request !== undefined) return await this.#answer(build, dockerfile, request);
-      return await this.#solution(build, await this.#run(build, { dockerfile, context: context.material }));
+      let references: readonly BuiltReference[] = [];
+      const running = this.#run(build, { dockerfile, context: context.material }, (platforms) => {
+        references = this.#referencesOf(build, platforms, running);
+        tell({ metadata: platformsMember(platforms), references });
+      });
+      return await this.#solution(build, await running, references);
     } finally {
       await context.close();
     }
@@ -95,10 +109,15 @@ export class EngineSolver implements Solver {
     }
   }
 
-  async #run(build: OrderedBuild, origin: BuildOrigin): Promise<BuildResult> {
+  async #run(
+    build: OrderedBuild,
+    origin: BuildOrigin,
+    planned: (platforms: readonly string[]) => void,
+  ): Promise<BuildResult> {
     const { job } = build;
     const { dockerfile } = origin;
-    const running = this.#parts.engine.start(await this.#request(build, origin));
+    const request = await this.#request(build, origin);
+    const running = this.#parts.engine.start({ ...request, observer: { ...request.observer, planned } });
     const cancel = (): void => running.cancel();
     job.signal.addEventListener('abort', cancel, { once: true });
     if (job.signal.aborted) cancel();
@@ -138,7 +157,7 @@ export class EngineSolver implements Solver {
       id: `${job.ref}/${randomUUID()}`,
       dockerfile,
       context: dockerfile.context,
-      namedContexts: this.#namedContexts(build),
+      namedContexts: await this.#namedContexts(build),
       target: attrs.target,
       buildArgs: attrs.buildArgs,
       labels: attrs.labels,
@@ -173,14 +192,14 @@ export class EngineSolver implements Solver {
     };
   }
 
-  #namedContexts(build: OrderedBuild): ReadonlyMap<string, NamedContext> {
+  async #namedContexts(build: OrderedBuild): Promise<ReadonlyMap<string, NamedContext>> {
     const named = new Map<string, NamedContext>();
     for (const [name, value] of build.attrs.namedContexts)
-      named.set(name.toLowerCase(), this.#namedContext(build, value));
+      named.set(name.toLowerCase(), await this.#namedContext(build, value));
     return named;
   }
 
-  #namedContext(build: OrderedBuild, value: string): NamedContext {
+  async #namedContext(build: OrderedBuild, value: string): Promise<NamedContext> {
     const colon = value.indexOf(':');
     const rest = value.slice(colon + 1);
     switch (value.slice(0, colon)) {
@@ -203,26 +222,40 @@ export class EngineSolver implements Solver {
   }
 
   /** A result of another build that the client hands on. */
-  #input({ order }: OrderedBuild, key: string): NamedContext {
+  async #input({ order }: OrderedBuild, key: string): Promise<NamedContext> {
     const definition = order.inputs.get(key);
     const reference = definition === undefined ? undefined : referenceOf(definition);
-    const result = reference === undefined ? undefined : this.#results.get(reference);
+    const result = reference === undefined ? undefined : await this.#results.get(reference);
     if (result === undefined) throw notFound(`invalid input ${key}: no result of this engine`);
     return { kind: 'result', result };
   }
 
-  async #solution(build: OrderedBuild, result: BuildResult): Promise<Solution> {
-    const references = result.platforms.map((one) => ({ platform: one.platform, id: randomUUID() }));
-    for (const [at, one] of result.platforms.entries()) this.#results.set(references[at]?.id ?? '', one);
-    // A linked build begins before the job of this one ends.
-    const { signal } = build.job;
+  /** Names what is being built. A linked build begins before the job of this one ends. */
+  #referencesOf(
+    { job }: OrderedBuild,
+    platforms: readonly string[],
+    running: Promise<BuildResult>,
+  ): readonly BuiltReference[] {
+    const references = platforms.map((platform) => ({ platform, id: randomUUID() }));
+    for (const [at, { id }] of references.entries()) {
+      const one = running.then(({ platforms: built }) => built[at] ?? Promise.reject(internal('nothing was built')));
+      one.catch(() => undefined);
+      this.#results.set(id, one);
+    }
     const forget = (): void => {
       for (const { id } of references) this.#results.delete(id);
-      // Layers that cannot be removed now are collected when the daemon starts.
-      result.release().catch(() => undefined);
     };
-    signal.addEventListener('abort', forget, { once: true });
-    if (signal.aborted) forget();
+    job.signal.addEventListener('abort', forget, { once: true });
+    if (job.signal.aborted) forget();
+    return references;
+  }
+
+  async #solution(build: OrderedBuild, result: BuildResult, references: readonly BuiltReference[]): Promise<Solution> {
+    const { signal } = build.job;
+    // Layers that cannot be removed now are collected when the daemon starts.
+    const release = (): void => void result.release().catch(() => undefined);
+    signal.addEventListener('abort', release, { once: true });
+    if (signal.aborted) release();
     const [first] = result.platforms;
     const documents: Buffer[] = [];
     for (const { config } of result.platforms) documents.push(Buffer.from(await inTurns(goJsonParts(config))));
@@ -286,9 +319,15 @@ function metadataOf({ platforms }: BuildResult, documents: readonly Buffer[]): R
   const [document, ...others] = documents;
   if (document === undefined) return {};
   if (others.length === 0) return { 'containerimage.config': document };
-  const Platforms = platforms.map(({ platform }) => ({ ID: platform, Platform: platformOf(parsePlatform(platform)) }));
   const configs = platforms.map(({ platform }, at) => [`containerimage.config/${platform}`, documents[at] ?? document]);
-  return { 'refs.platforms': Buffer.from(JSON.stringify({ Platforms })), ...Object.fromEntries(configs) };
+  return { ...platformsMember(platforms.map(({ platform }) => platform)), ...Object.fromEntries(configs) };
+}
+
+/** Returns the list of several platforms. */
+function platformsMember(platforms: readonly string[]): Record<string, Buffer> {
+  if (platforms.length === 1) return {};
+  const Platforms = platforms.map((platform) => ({ ID: platform, Platform: platformOf(parsePlatform(platform)) }));
+  return { 'refs.platforms': Buffer.from(JSON.stringify({ Platforms })) };
 }
 
 function requireEntitlements(entitlements: readonly string[], grantable: readonly string[]): void {

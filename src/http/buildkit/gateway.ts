@@ -52,9 +52,11 @@ export function gatewayMethods({ jobs, solver, sources, worker }: GatewayParts):
       if (job.return(error)) await answered(job);
       return {};
     }),
-    // A client knows a reference only when all that it names is built.
+    // All references of a job are built together.
     unary(method.evaluate, async (_request, context) => {
-      await jobOf(context);
+      await (
+        await jobOf(context)
+      ).outcome;
       return {};
     }),
     unary(method.readFile, async ({ ref, filePath, range }, context) => {
@@ -81,14 +83,16 @@ async function solve(
       return { result: { result: { case: 'ref', value: { id: await sources.solve(job, definition) } } } };
     return { result: { result: { case: 'ref', value: {} } } };
   }
-  const solving = solver.solve(job, {
+  const { answer, solution } = solver.solve(job, {
     frontend: request.frontend,
     attrs: new Map(Object.entries(request.frontendOpt)),
     inputs: new Map(Object.entries(request.frontendInputs)),
     cacheImports: request.cacheImports,
   });
-  job.outcome = solving;
-  const { metadata, references = [] } = await solving;
+  job.outcome = solution;
+  solution.catch(() => undefined);
+  answer.catch(() => undefined);
+  const { metadata, references = [] } = await (request.evaluate ? solution : answer);
   const refOf = (id: string): MessageInitShape<typeof RefSchema> => ({ id, def: definitionOf(id) });
   const [only, ...others] = references;
   if (others.length === 0) {

@@ -12,11 +12,27 @@ export interface SolveOrder {
   readonly cacheImports: readonly CacheOptionsEntry[];
 }
 
+/** The name of what is built for one platform, for later builds of the same job. */
+export interface BuiltReference {
+  readonly platform: string;
+  readonly id: string;
+}
+
 /** The answer to a frontend. */
-export interface Solution extends JobOutcome {
+export interface FrontendAnswer {
   readonly metadata: Readonly<Record<string, Uint8Array>>;
-  /** Names of what was built, for later builds of the same job: one for each platform; absent where nothing was. */
-  readonly references?: readonly { readonly platform: string; readonly id: string }[];
+  /** One for each platform; absent where nothing is built. */
+  readonly references?: readonly BuiltReference[];
+}
+
+/** All that is told of a build that has ended. */
+export interface Solution extends JobOutcome, FrontendAnswer {}
+
+export interface Solving {
+  /** Resolves when it is known what is built: as in BuildKit, a frontend does not wait for the steps. */
+  readonly answer: Promise<FrontendAnswer>;
+  /** Both reject for what is found out before. */
+  readonly solution: Promise<Solution>;
 }
 
 export interface PruneOrder {
@@ -30,8 +46,8 @@ export interface PruneOrder {
 }
 
 export interface Solver {
-  /** Builds, and exports what the job's client has asked for. @throws EngineError or ForeignStatus. */
-  solve(job: BuildJob, order: SolveOrder): Promise<Solution>;
+  /** Builds, and exports what the job's client has asked for. Rejects with EngineError or ForeignStatus. */
+  solve(job: BuildJob, order: SolveOrder): Solving;
   usage(filters: readonly string[]): Promise<readonly CacheUsage[]>;
   /** Resolves with what has been removed. */
   prune(order: PruneOrder): Promise<readonly CacheUsage[]>;

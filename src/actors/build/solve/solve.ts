@@ -74,6 +74,7 @@ export class Solve {
       this.#vertices.announce(step);
     }
     this.#planned = { plans, unusedArgs, schedule, imports };
+    request.observer.planned?.(plans.map(({ platform }) => platform));
   }
 
   /** A plan that fails ends what it has begun, so that nothing is taken after the build has closed. */
