@@ -2,6 +2,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { SecureContextOptions } from 'node:tls';
 import type { TlsRules } from '../ports/tls-terminator.js';
+import { SharedFds } from '../sys/files/shared-fds.js';
 import { TlsTermination, type TlsOutcome } from '../sys/net/tls-termination.js';
 
 /** From the main thread to the task. */
@@ -18,14 +19,14 @@ export interface TerminateTlsInput {
   readonly rules: TlsRules;
   /** Brings TlsOrders and gets TlsReports. */
   readonly port: MessagePort;
+  /** The table of the descriptors that are on their way to or from the task, or are its own alone. */
+  readonly held: SharedFds['table'];
 }
 
-export async function terminateTls({ rules, port }: TerminateTlsInput): Promise<void> {
+export async function terminateTls({ rules, port, held }: TerminateTlsInput): Promise<void> {
   const report = (it: TlsReport): void => port.postMessage(it, []);
-  const termination = new TlsTermination(rules, {
-    onOutcome: report,
-    onClosed: () => report({ type: 'closed' }),
-  });
+  const events = { onOutcome: report, onClosed: () => report({ type: 'closed' }) };
+  const termination = new TlsTermination(rules, events, new SharedFds(held));
   const limitMs = await new Promise<number>((resolve) => {
     port.on('message', (order: TlsOrder) => {
       if (order.type === 'accept') termination.accept(order.fd);
@@ -34,5 +35,6 @@ export async function terminateTls({ rules, port }: TerminateTlsInput): Promise<
     });
   });
   await termination.flush(limitMs);
+  termination.close();
   port.close();
 }

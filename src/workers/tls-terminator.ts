@@ -7,6 +7,7 @@ import { messageOf } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { FollowedTlsRules, TlsPeer, TlsTerminator } from '../ports/tls-terminator.js';
 import { closeFd } from '../sys/files/fd.js';
+import { SharedFds } from '../sys/files/shared-fds.js';
 import { createWorkerPool, type WorkerPool } from './pool.js';
 import type { TlsOrder, TlsReport } from './terminate-tls.js';
 
@@ -15,6 +16,7 @@ const REST_MS = 5000;
 
 interface Task {
   readonly port: MessagePort;
+  readonly held: SharedFds;
   readonly ended: Promise<void>;
 }
 
@@ -38,6 +40,7 @@ export class ThreadTerminator implements TlsTerminator {
 
   accept(fd: number): void {
     this.#task ??= this.#start();
+    this.#task.held.add(fd);
     clearTimeout(this.#rest);
     this.#handshakes++;
     this.#connections++;
@@ -60,21 +63,28 @@ export class ThreadTerminator implements TlsTerminator {
   async end(limitMs: number): Promise<void> {
     clearTimeout(this.#rest);
     this.#send({ type: 'end', limitMs });
-    await this.#task?.ended;
+    const task = this.#task;
+    await task?.ended;
     await this.#threads.close();
+    task?.held.closeAll();
   }
 
   /** Starts the thread for its first client, so that nobody pays for a listener that is not used. */
   #start(): Task {
     const { port1: port, port2 } = new MessageChannel();
     const { context, verifies } = this.rules;
-    port.on('message', (report: TlsReport) => this.#take(report));
+    const held = new SharedFds();
+    port.on('message', (report: TlsReport) => this.#take(report, held));
     port.unref();
+    const input = { rules: { context, verifies }, port: port2, held: held.table };
     const ended = this.#threads
-      .run('terminate-tls', { rules: { context, verifies }, port: port2 }, { isService: true, transferList: [port2] })
-      .catch((err: unknown) => this.logger.error({ err }, 'the thread for TLS has failed: its connections are lost'))
+      .run('terminate-tls', input, { isService: true, transferList: [port2] })
+      .catch((err: unknown) => {
+        this.logger.error({ err }, 'the thread for TLS has failed: its connections are lost');
+        held.closeAll();
+      })
       .finally(() => this.#forget(task));
-    const task = { port, ended };
+    const task = { port, held, ended };
     return task;
   }
 
@@ -91,7 +101,8 @@ export class ThreadTerminator implements TlsTerminator {
     this.#task?.port.postMessage(order, []);
   }
 
-  #take(report: TlsReport): void {
+  #take(report: TlsReport, held: SharedFds): void {
+    if (report.type === 'open') held.remove(report.fd);
     if (report.type !== 'closed' && --this.#handshakes === 0) this.#onIdle?.();
     if (report.type === 'open') return this.#serve(report.fd, report.peer);
     if (--this.#connections === 0) this.#rest = setTimeout(() => this.#letRest(), REST_MS).unref();

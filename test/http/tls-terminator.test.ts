@@ -6,7 +6,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { connect as connectPlain, type Socket } from 'node:net';
+import { connect as connectPlain, Socket } from 'node:net';
 import { connect, type TLSSocket } from 'node:tls';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createFront } from '../../src/http/front.js';
@@ -174,5 +174,47 @@ test('what was written before the end reaches a client that reads later', async 
   assert.equal(bytes, sent);
   await over;
   socket.destroy();
+  closeFd(fd);
+});
+
+test('clients on their way to a thread that fails are let go', async () => {
+  const { fd, port } = await listenOnTcp('127.0.0.1', 0);
+  const rules = { context: { cert: 'none', key: 'none' }, verifies: false, follow: () => () => undefined };
+  const terminator = new ThreadTerminator(rules, silentLog, (given) => closeFd(given));
+  const sockets = Array.from({ length: 3 }, () => connectPlain(port, '127.0.0.1').resume());
+  const ends = sockets.map((socket) => once(socket, 'end'));
+  for (const _ of sockets) terminator.accept(await waitFor('a connection', () => acceptFrom(fd)));
+  await Promise.all(ends);
+  for (const socket of sockets) socket.destroy();
+  terminator.close();
+  await terminator.end(1000);
+  closeFd(fd);
+});
+
+test('a listener that ends while clients send and get bytes does not take the process with it', async () => {
+  const { fd, port } = await listenOnTcp('127.0.0.1', 0);
+  const tls = new TlsIdentity({ ca: ca.cert, ...server, minVersion: 'TLSv1.2' });
+  for (let round = 0; round < 10; round++) {
+    const inner: Socket[] = [];
+    const terminator = new ThreadTerminator(tls, silentLog, (given) => {
+      const echo = new Socket({ fd: given, readable: true, writable: true });
+      echo.on('error', () => undefined).pipe(echo);
+      inner.push(echo);
+    });
+    const sockets = Array.from({ length: 8 }, () =>
+      connect({ host: '127.0.0.1', port, rejectUnauthorized: false, ...show(client) }),
+    );
+    for (const socket of sockets) {
+      socket.on('error', () => undefined).on('data', (bytes: Buffer) => socket.write(bytes));
+      terminator.accept(await waitFor('a connection', () => acceptFrom(fd)));
+    }
+    await waitFor('all to be let in', () => inner.length === sockets.length);
+    for (const socket of sockets) socket.write(Buffer.alloc(64 * 1024, 'x'));
+    await sleep(20);
+    terminator.close();
+    await terminator.end(0);
+    await waitFor('the server to be told', () => inner.every((echo) => echo.closed));
+    for (const socket of sockets) socket.destroy();
+  }
   closeFd(fd);
 });

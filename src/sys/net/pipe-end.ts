@@ -1,7 +1,7 @@
 /** Our end of a socket pair, read and written without a Node stream around it: half the cost for each piece. */
 import koffi from 'koffi';
-import { closeFd } from '../files/fd.js';
-import { libc, syscallError } from '../ffi/libc.js';
+import { closeFd, hangUp, peekSocket } from '../files/fd.js';
+import { libc } from '../ffi/libc.js';
 
 // linux/socket.h; the same on every architecture that we have binaries for.
 const MSG_DONTWAIT = 0x40;
@@ -22,6 +22,7 @@ const shutdown = libc.func<[fd: number, how: number]>('int shutdown(int fd, int 
 /** All ends share this buffer, because what is read is copied out before the next read. */
 const received = Buffer.allocUnsafeSlow(64 * 1024);
 const NOTHING = Buffer.alloc(0);
+const peeked = Buffer.allocUnsafeSlow(1);
 
 export interface PipeEndEvents {
   /** Gets bytes, which belong to the receiver. */
@@ -54,6 +55,16 @@ export class PipeEnd {
     this.#fd = fd;
     this.#events = events;
     this.#poll = koffi.node.poll(fd, { readable: true }, this.#onReady);
+  }
+
+  /** The other end has sent something, or has ended, and nobody was told yet. */
+  get hasUnread(): boolean {
+    if (this.#hasEnded || this.#isClosed) return false;
+    try {
+      return peekSocket(this.#fd, peeked) !== undefined;
+    } catch {
+      return true;
+    }
   }
 
   /** False when the other end is behind: then `onDrain` is called before more is to be written. */
@@ -123,8 +134,9 @@ export class PipeEnd {
     if (count >= 0) return count;
     const errno = libc.errno();
     if (errno === EAGAIN) return 0;
-    if (errno === EPIPE || errno === ECONNRESET) return bytes.length;
-    throw syscallError('send', errno);
+    // An error that was thrown out of a callback of koffi would end the process.
+    if (errno !== EPIPE && errno !== ECONNRESET) hangUp(this.#fd);
+    return bytes.length;
   }
 
   #watch(): void {

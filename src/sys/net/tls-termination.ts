@@ -8,6 +8,7 @@ import { createServer, type DetailedPeerCertificate, type SecureContextOptions, 
 import { messageOf } from '../../errors/engine-error.js';
 import type { TlsPeer, TlsRules } from '../../ports/tls-terminator.js';
 import { hangUp } from '../files/fd.js';
+import { SharedFds } from '../files/shared-fds.js';
 import { PipeEnd } from './pipe-end.js';
 import { socketPair } from './socket-pair.js';
 import { socketPeer } from './socket-peer.js';
@@ -18,7 +19,7 @@ const HANDSHAKE_MS = 10_000;
 const MAX_HANDSHAKES = 1000;
 /** Time for a client to take the last bytes once nobody serves it any more. */
 const LINGER_MS = 30_000;
-/** Within this time the server's bytes come, and clients take them, or there are none. */
+/** So often it is looked whether clients have been sent all. */
 const LOOK_MS = 2;
 const GONE = 'the client has gone';
 const TOO_MANY = `${MAX_HANDSHAKES} others began a handshake after it`;
@@ -36,6 +37,12 @@ export interface TlsEvents {
   onClosed(): void;
 }
 
+/** Our end of the pair of sockets that leads to the server. */
+interface Server {
+  readonly inner: PipeEnd;
+  readonly fd: number;
+}
+
 interface Handshake {
   readonly fd: number;
   readonly address: string;
@@ -47,10 +54,15 @@ export class TlsTermination {
   readonly #server: ReturnType<typeof createServer>;
   /** Sockets during their handshake, the oldest first, by the addresses of both ends. */
   readonly #shaking = new Map<string, Handshake>();
-  readonly #open = new Set<TLSSocket>();
-  #hasMoved = false;
+  /** Connections that were let in. */
+  readonly #open = new Map<TLSSocket, Server>();
 
-  constructor({ context, verifies }: TlsRules, events: TlsEvents) {
+  /** @param held notes the descriptors that have no owner when this thread fails. */
+  constructor(
+    { context, verifies }: TlsRules,
+    events: TlsEvents,
+    private readonly held = new SharedFds(),
+  ) {
     this.#events = events;
     this.#verifies = verifies;
     this.#server = createServer({
@@ -66,6 +78,7 @@ export class TlsTermination {
 
   /** Takes over a connected socket; the descriptor is given away. */
   accept(fd: number): void {
+    this.held.remove(fd);
     const socket = new Socket({ fd, readable: true, writable: true });
     socket.on('error', () => undefined);
     const address = addressOf(socket);
@@ -86,14 +99,19 @@ export class TlsTermination {
     this.#server.setSecureContext(context);
   }
 
-  /** Waits until clients have been sent all that the server has written so far, up to a limit. */
+  /** Waits until clients have been sent what the server has written so far, up to a limit. */
   async flush(limitMs: number): Promise<void> {
     const giveUpAt = performance.now() + limitMs;
-    let isIdle = false;
-    while (!isIdle && performance.now() < giveUpAt) {
-      this.#hasMoved = false;
-      await sleep(LOOK_MS);
-      isIdle = !this.#hasMoved && [...this.#open].every((outer) => outer.writableLength === 0);
+    const isBehind = ([outer, { inner }]: readonly [TLSSocket, Server]): boolean =>
+      outer.writableLength > 0 || inner.hasUnread;
+    while (performance.now() < giveUpAt && [...this.#open].some(isBehind)) await sleep(LOOK_MS);
+  }
+
+  /** Ends all connections at once. A thread that is ended while it waits for their bytes takes the process with it. */
+  close(): void {
+    for (const outer of this.#open.keys()) {
+      this.#shut(outer);
+      outer.destroy();
     }
   }
 
@@ -106,10 +124,12 @@ export class TlsTermination {
     try {
       const peer = tlsPeer(outer, this.#verifies);
       const [ours, theirs] = socketPair();
-      this.#splice(outer, ours);
-      this.#open.add(outer);
+      this.held.add(ours);
+      this.held.add(theirs);
+      const inner = this.#splice(outer, ours);
+      this.#open.set(outer, { inner, fd: ours });
       outer.once('close', () => {
-        this.#open.delete(outer);
+        this.#shut(outer);
         this.#events.onClosed();
       });
       this.#events.onOutcome({ type: 'open', fd: theirs, peer });
@@ -117,6 +137,14 @@ export class TlsTermination {
       this.#events.onOutcome({ type: 'failed', reason: messageOf(error) });
       outer.destroy();
     }
+  }
+
+  /** Lets go of the server's side of a connection. */
+  #shut(outer: TLSSocket): void {
+    const server = this.#open.get(outer);
+    if (!this.#open.delete(outer) || !server) return;
+    this.held.remove(server.fd);
+    server.inner.close();
   }
 
   #refuse(error: Error, outer: TLSSocket): void {
@@ -138,14 +166,12 @@ export class TlsTermination {
   }
 
   /** Passes on bytes, ends and backpressure in both directions, until either side is gone. */
-  #splice(outer: TLSSocket, fd: number): void {
+  #splice(outer: TLSSocket, fd: number): PipeEnd {
     const inner = new PipeEnd(fd, {
       onData: (bytes) => {
-        this.#hasMoved = true;
         if (!outer.write(bytes)) inner.pause();
       },
       onEnd: (isGone) => {
-        this.#hasMoved = true;
         outer.end();
         if (!isGone) return;
         outer.once('finish', () => outer.destroy());
@@ -158,7 +184,7 @@ export class TlsTermination {
       if (!inner.write(bytes)) outer.pause();
     });
     outer.once('end', () => inner.finish());
-    outer.once('close', () => inner.close());
+    return inner;
   }
 }
 
