@@ -138,6 +138,15 @@ describe('the lines of a classic build', () => {
           'a stage name already used',
         ],
       ],
+      ...[
+        ['foo', 'Invalid containerPort: foo'],
+        ['80/foo', 'Invalid proto: foo'],
+        ['80:', 'No port specified: 80:<empty>'],
+        ['300.1.1.1:80:80', 'Invalid ip address: 300.1.1.1'],
+      ].map(
+        ([port, words = '']) =>
+          [from(`EXPOSE ${port} `), ['Step 1/2 : FROM IMAGE', MADE, `Step 2/2 : EXPOSE ${port}`], words] as const,
+      ),
       ['ARG B\nFROM $B\n', 'Step 1/2 : ARG B', 'Step 2/2 : FROM $B', 'base name ($B) should not be blank'],
       [
         from('COPY --from=1 /f /').replace('\n', ' AS one\n') + 'FROM scratch\n',

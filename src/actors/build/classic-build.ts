@@ -26,7 +26,7 @@ import { ClassicCache } from './classic-cache.js';
 import { ClassicImages, emptyState, stateOf } from './classic-images.js';
 import type { ClassicPlan } from './classic-plan.js';
 import { ClassicSources, type ClassicSourcesDeps } from './classic-sources.js';
-import { configStep } from './config-steps.js';
+import { configStep, inClassicWords } from './config-steps.js';
 import {
   absolutePath,
   checkCount,
@@ -202,7 +202,7 @@ export class ClassicBuild {
         path === '/' ? Promise.resolve(undefined) : directoryLayer(this.deps, this.#layers, state, path),
       );
     }
-    if (instruction.kind === 'EXPOSE') this.#ports.spend(instruction.ports);
+    if (instruction.kind === 'EXPOSE') inClassicWords(() => this.#ports.spend(instruction.ports));
     const { state, said } = configStep(work.state, instruction, written);
     const command = [...shellOf(state.config), '#(nop) ', said];
     return this.#configure(work, state, command);

@@ -1,4 +1,5 @@
 /** Instructions that change the configuration of an image and none of its files. */
+import { DockerfileError } from '../../build/dockerfile/dockerfile-error.js';
 import { exposedPorts } from '../../build/dockerfile/ports.js';
 import type { CommandLine, Instruction, KeyValue } from '../../build/dockerfile/ast.js';
 import { isSignal } from '../../build/dockerfile/validate.js';
@@ -55,7 +56,7 @@ export function configStep(
       return becomes({ Entrypoint: words, Cmd }, `ENTRYPOINT ${quotedList(words)}`);
     }
     case 'EXPOSE': {
-      const ports = exposedPorts(instruction.ports);
+      const ports = inClassicWords(() => exposedPorts(instruction.ports));
       const added = Object.fromEntries(ports.map((port) => [port, {}]));
       const said = `EXPOSE ${instruction.ports.join(' ')}`;
       return becomes({ ExposedPorts: { ...config.ExposedPorts, ...added } }, said);
@@ -120,4 +121,16 @@ function shownPairs(pairs: readonly KeyValue[]): string {
 
 function shownArg({ key, value }: { readonly key: string; readonly value: string | undefined }): string {
   return value === undefined ? key : `${key}=${value}`;
+}
+
+/** Reads ports. @throws DockerfileError in the words of the classic builder. */
+export function inClassicWords<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof DockerfileError)) throw error;
+    const [, text = '', why = error.message] = /^invalid port: ("[^]*"): ([^]*)$/.exec(error.message) ?? [];
+    if (why === 'no port specified') throw new DockerfileError(`No port specified: ${JSON.parse(text)}<empty>`);
+    throw new DockerfileError(why.replace(/^invalid/, 'Invalid').replace(/^Invalid IP/, 'Invalid ip'));
+  }
 }

@@ -159,7 +159,7 @@ class NodeReader {
     for (const mark of marks) heredocs.push(yield* this.#readHeredoc(mark, start));
     this.#nodes.push({
       ...split,
-      original,
+      original: trimSpace(original),
       heredocs,
       comments: this.#comments,
       lines: { start, end: this.#at },
