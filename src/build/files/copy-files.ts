@@ -156,10 +156,11 @@ async function copyAll(input: CopyFilesInput, layer: TargetLayer | undefined): P
       for (const found of openTree(one)) {
         const { source } = found;
         try {
-          if (copied++ === 0 && input.isIntoDirectory) tree.makeDirectories(destination);
-          if ((one.unpacks ?? input.unpacks) && source.stat.isFile() && (await isArchive(source.at))) {
-            await unpack(rootFd, source, destination, input);
-          } else place(tree, found, destination, input);
+          // Modes that are wanted apply neither to an archive nor to the directory that it is unpacked into.
+          const isPacked = (one.unpacks ?? input.unpacks) && source.stat.isFile() && (await isArchive(source.at));
+          if (copied++ === 0 && input.isIntoDirectory && !isPacked) tree.makeDirectories(destination);
+          if (isPacked) await unpack(rootFd, source, destination, input);
+          else place(tree, found, destination, input);
         } finally {
           source.close();
         }
@@ -170,7 +171,7 @@ async function copyAll(input: CopyFilesInput, layer: TargetLayer | undefined): P
   }
 }
 
-/** Unpacks an archive into a directory, which is the root for links in it. Modes that are wanted do not apply to it. */
+/** Unpacks an archive into a directory, which is the root for links in it. */
 async function unpack(rootFd: number, source: SourceFile, destination: string, input: CopyFilesInput): Promise<void> {
   const { idMaps, classic } = input;
   const owner = classic ? undefined : input.owner;

@@ -6,6 +6,7 @@ import { COPY_FLAG_CASES } from './cases/copy-flags.js';
 import { COPY_CASES } from './cases/copy.js';
 import { FILE_AND_STAGE_CASES } from './cases/files-and-stages.js';
 import { RUN_CASES } from './cases/run.js';
+import { TYPED_CASES } from './cases/typed.js';
 import { VARIABLE_CASES } from './cases/variables.js';
 
 export const CASES: readonly TableCase[] = [
@@ -16,6 +17,7 @@ export const CASES: readonly TableCase[] = [
   ...VARIABLE_CASES,
   ...FILE_AND_STAGE_CASES,
   ...RUN_CASES,
+  ...TYPED_CASES,
 ];
 
 /** Those that are about files: what is copied, what stages give each other, and what commands leave. */
@@ -25,6 +27,7 @@ export const FILE_CASES: ReadonlySet<TableCase> = new Set([
   ...ADD_CASES,
   ...FILE_AND_STAGE_CASES,
   ...RUN_CASES,
+  ...TYPED_CASES,
 ]);
 
 /** Features that this builder lacks, names of chance, and what differs in nothing from what other cases show. */

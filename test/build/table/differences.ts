@@ -37,7 +37,6 @@ export const CLASSIC_DIFFERENCES: ReadonlyMap<string, string> = list({
     'add an archive that is cut',
     'add an archive that leads out',
     'add an archive over a file',
-    'expose of no port',
     'workdir that is a file',
     'run a command without a shell',
   ],
@@ -56,6 +55,7 @@ export const CLASSIC_DIFFERENCES: ReadonlyMap<string, string> = list({
     'arg twice',
     'automatic args',
     'automatic args in FROM',
+    'typed: a chain of stages with variables',
   ],
   'the history has the quotes of a default': ['arg in quotes', 'arg in a command'],
 });
