@@ -1,5 +1,5 @@
 /** A new image from a container's file system and configuration. */
-import { invalid } from '../errors/engine-error.js';
+import { cancelled, invalid } from '../errors/engine-error.js';
 import { excessOf } from '../ports/config-limits.js';
 import type { ContainerConfig } from '../ports/container.js';
 import type { Image, ImageConfigDocument, ImageHistory, ImageRuntimeConfig, ImageStore } from '../ports/images.js';
@@ -27,6 +27,8 @@ export interface CommitRequest {
   /** Repository with tag to name the image by. */
   readonly reference: string | undefined;
   readonly architecture: string;
+  /** Ends the commit, which leaves nothing then. */
+  readonly signal: AbortSignal | undefined;
 }
 
 /**
@@ -38,14 +40,15 @@ export async function commitImage(
   request: CommitRequest,
 ): Promise<Image> {
   const { images, layers } = deps;
-  const { containerId, image, reference } = request;
+  const { containerId, image, reference, signal } = request;
   const own = runtimeConfigOf(request.containerConfig);
   const config = inherit(applyChanges(request.config ?? own, request.changes), own);
   const excess = excessOf({ config });
   if (excess !== undefined) throw invalid(`invalid image configuration: ${excess}`, { code: 'BAD_CONFIG' });
-  const layer = await layers.commitWritable(containerId);
+  const layer = await layers.commitWritable(containerId, signal);
   layers.retain(layer.chainId);
   try {
+    if (signal?.aborted) throw cancelled('the commit was cancelled');
     const document = documentOf(request, config, layer, stackBelow(layer, layers));
     const bytes = Buffer.from(JSON.stringify(document));
     const committed = await images.createMade(bytes, { document, ...(image && { parent: image.id }) });

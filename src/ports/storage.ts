@@ -187,7 +187,7 @@ export interface LayerStore {
   /** Returns the bytes of the layer and all its parents. */
   chainSize(chainId: Digest): number;
   /** Turns the writable layer's difference into a read-only layer over its parent. */
-  commitWritable(id: string): Promise<LayerInfo>;
+  commitWritable(id: string, signal?: AbortSignal): Promise<LayerInfo>;
   /**
    * Does the same with a writable layer that nobody uses any more, and is faster: its files become those of the new
    * layer. The writable layer is gone afterwards. When this fails, it can only be removed.

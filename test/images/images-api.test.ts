@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { after, before, test } from 'node:test';
 import type { SeededRegistry } from '../support/busybox-image.js';
@@ -12,8 +13,9 @@ import { Cleanup } from '../support/cleanup.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
-import { call, callJson } from '../support/http.js';
+import { call, callJson, RawConnection } from '../support/http.js';
 import { busyboxEntries, tarOf } from '../support/image-builder.js';
+import { waitFor } from '../support/wait.js';
 
 const isDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
 const cleanup = new Cleanup();
@@ -305,6 +307,28 @@ test('images of containers are kept, or only untagged', async () => {
   );
   await engineOk(engine, ['rm', container]);
   await refused(404, /No such image: used:1/, 'DELETE', '/images/used:1');
+});
+
+test('a commit whose client leaves is ended, and leaves nothing', { skip: isDockerd }, async () => {
+  const container = await engineOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']);
+  // To read all of it takes seconds.
+  await engineOk(engine, ['exec', container, 'truncate', '-s', '4G', '/large']);
+  const statusOf = async (): Promise<string> =>
+    (await get<{ State: { Status: string } }>(`/containers/${container}/json`)).State.Status;
+  const staged = (): string[] =>
+    readdirSync(join(engine.dir, 'data')).flatMap((store) => {
+      const staging = join(engine.dir, 'data', store, 'staging');
+      return existsSync(staging) ? readdirSync(staging) : [];
+    });
+  assert.deepEqual(staged(), []);
+  const connection = await RawConnection.open(engine.socketPath);
+  connection.write(`POST /commit?container=${container}&repo=left HTTP/1.1\r\nHost: d\r\nContent-Length: 0\r\n\r\n`);
+  await waitFor('the commit to begin', () => staged().length > 0);
+  connection.close();
+  await waitFor('it to end', async () => staged().length === 0 && (await statusOf()) === 'running');
+  await refused(404, /No such image: left/, 'GET', '/images/left/json');
+  assert.deepEqual((await get<Json[]>('/images/json')).length, 1);
+  await engineOk(engine, ['rm', '-f', container]);
 });
 
 test('before and since, and what an image shares', async () => {

@@ -91,6 +91,8 @@ export async function commit(x: Exchange, deps: CommitDeps): Promise<void> {
           comment,
           reference,
           architecture: deps.architecture,
+          // Under a key, the client may ask again for what came of it.
+          signal: x.attempt ? undefined : x.signal,
         },
       ));
     if (!(await earlier.has(x.attempt, ['container', 'commit', source.id], { imageID: made.id })))

@@ -312,12 +312,12 @@ export class DriverLayerStore implements LayerStore {
     return this.#readOnly.get(chainId).chainBytes;
   }
 
-  async commitWritable(id: string): Promise<LayerInfo> {
+  async commitWritable(id: string, signal?: AbortSignal): Promise<LayerInfo> {
     const parent = this.#writable.parentOf(id);
     return this.#stageFrom(parent, `committing the changes of ${id}`, ({ diffDir, tarSplitPath, idMaps }) => {
-      const upperMaps = this.#writable.mapsOf(id) ?? idMaps;
+      const rest = { upperMaps: this.#writable.mapsOf(id) ?? idMaps, diffDir, tarSplitPath, idMaps };
       return this.#writable.withDifference(id, false, (upperDir) =>
-        this.#parts.workers.run('commit-diff', { upperDir, upperMaps, diffDir, tarSplitPath, idMaps }),
+        this.#parts.workers.run('commit-diff', { upperDir, ...rest }, signal && { signal }),
       );
     });
   }
