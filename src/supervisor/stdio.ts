@@ -2,7 +2,7 @@
  * A process's standard streams as FIFOs: the shim copies between them and the process. They are sockets of the event
  * loop (never fs streams, which would each hold a thread of the pool), so a paused reader stops the process itself.
  */
-import { closeSync, constants, mkdirSync, openSync, rmdirSync, rmSync } from 'node:fs';
+import { closeSync, constants, mkdirSync, openSync, rmdirSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { finished, type Readable } from 'node:stream';
@@ -194,7 +194,7 @@ function makeNewFifo(path: string): void {
     makeFifo(path);
   } catch (error) {
     if (errnoOf(error) !== 'EEXIST') throw error;
-    rmSync(path);
+    removeFileNow(path);
     makeFifo(path);
   }
 }

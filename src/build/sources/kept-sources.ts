@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { CacheMount, KeptDirectories, KeptDirectoryOrder } from '../../ports/build-cache.js';
+import { removeTornWrites } from '../../sys/files/torn-writes.js';
 import { readRecord, removeRecord, writeRecord } from '../../storage/record-store.js';
 import { reasonOf } from './cancellation.js';
 
@@ -54,7 +55,10 @@ async function open(place: string): Promise<OpenEntry> {
   const directory = join(place, CONTENT);
   const record = join(place, RECORD);
   const facts = (await readRecord(record).catch(() => undefined)) as Facts | undefined;
-  if (facts === undefined) await rm(directory, { recursive: true, force: true });
+  if (facts === undefined) {
+    await rm(directory, { recursive: true, force: true });
+    await removeTornWrites([place], []);
+  }
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const change: OpenEntry['change'] = async (work) => {
     await removeRecord(record);

@@ -2,7 +2,7 @@
  * Network namespaces. unshare(2) and setns(2) move only the calling thread, so every move here is one synchronous block
  * that ends where it began; what is opened inside stays inside.
  */
-import { closeSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { libc } from '../ffi/libc.js';
 import { isThere, removeFileNow } from '../files/remove-file.js';
@@ -101,7 +101,7 @@ export async function removeNetns(path: string): Promise<void> {
 /** Does the same as `removeNetns` at once: for one that could not be made, or that nothing else waits for. */
 export function removeNetnsNow(path: string): void {
   umount(path, MNT_DETACH);
-  rmSync(path, { force: true });
+  removeFileNow(path);
 }
 
 /** Returns the names of the namespaces kept in a directory. */
