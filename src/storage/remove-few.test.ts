@@ -30,18 +30,37 @@ test('trees of few files are deleted without a thread, and nothing that their li
   assert.equal(existsSync(join(root, 'target', 'diff', 'etc', '0')), true);
 });
 
-test('a thread deletes trees that hold more in all, names that are not text, and what is not a directory', async () => {
-  const handed: (readonly string[])[] = [];
-  const workers = { run: async (_: string, { paths }: { paths: readonly string[] }) => void handed.push(paths) };
-  const remove = (paths: readonly string[]): Promise<void> => removeTrees(workers as unknown as WorkerPool, paths);
+/** Trees that hold more in all, names that are not text, and what is not a directory. */
+function makeOrders(): readonly (readonly string[])[] {
   const [many, strange, file] = [makeTree('many', 70), makeTree('strange', 1), join(root, 'file')];
   const oneMore = makeTree('one-more', 65 - 6);
   const halves = [makeTree('half', 35), makeTree('other-half', 35)];
   writeFileSync(Buffer.concat([Buffer.from(`${strange}/diff/`), Buffer.from([0xff])]), '');
   writeFileSync(file, '');
-  const orders = [[many], [oneMore], [strange], [file], halves];
+  return [[many], [oneMore], [strange], [file], halves];
+}
+
+test('a program deletes other trees, and nothing that their links lead to, without a thread', async () => {
+  const run = async (): Promise<never> => assert.fail('no thread is needed');
+  const orders = makeOrders();
+  for (const paths of orders) await removeTrees({ run } as unknown as WorkerPool, [...paths, join(root, 'gone')]);
+  assert.deepEqual(
+    orders.flat().filter((path) => existsSync(path)),
+    [],
+  );
+  assert.equal(existsSync(join(root, 'kept')), true);
+});
+
+test('a thread deletes them where there is no such program', async (context) => {
+  const path = process.env['PATH'];
+  context.after(() => (process.env['PATH'] = path));
+  process.env['PATH'] = root;
+  const handed: (readonly string[])[] = [];
+  const workers = { run: async (_: string, { paths }: { paths: readonly string[] }) => void handed.push(paths) };
+  const remove = (paths: readonly string[]): Promise<void> => removeTrees(workers as unknown as WorkerPool, paths);
+  const orders = makeOrders();
   for (const paths of orders) await remove(paths);
   assert.deepEqual(handed, orders);
   // Too many are not even begun with.
-  assert.equal(readdirSync(join(many, 'diff', 'etc')).length, 70);
+  assert.equal(readdirSync(join(root, 'many', 'diff', 'etc')).length, 70);
 });

@@ -1,17 +1,20 @@
 /**
- * Deletes trees, those of few files without a worker thread: a container that changed little leaves some ten entries,
- * and a thread takes 30 ms of processor time and 10 MB to start. It is mostly gone when the next container is removed.
+ * Deletes trees without a worker thread where that can be: a container that changed little leaves some ten entries, and
+ * a thread takes 30 ms of processor time and 10 MB to start. It is mostly gone when the next container is removed.
  */
 import { opendir, rmdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { WorkerPool } from '../workers/pool.js';
+import { removeByProgram } from './remove-by-program.js';
 
-/** Trees with more entries than that in all are a thread's: so many take the main thread 5 ms, in pieces. */
+/** Trees with more entries than that in all are a program's: so many take the main thread 5 ms, in pieces. */
 const FEW = 64;
 
 /** Deletes the paths and everything below them; symbolic links are not followed. Idempotent. */
 export async function removeTrees(workers: WorkerPool, paths: readonly string[]): Promise<void> {
-  if (!(await removeFew(paths))) await workers.run('remove-trees', { paths });
+  if ((await removeFew(paths)) || (await removeByProgram(paths))) return;
+  // It also deletes what only calls of its own take away, and says why something stays.
+  await workers.run('remove-trees', { paths });
 }
 
 /** Deletes directories. Returns false, with a part of them deleted, when they hold too much or not all of it goes. */
