@@ -145,6 +145,14 @@ describe('a build of BuildKit', { skip }, () => {
     ]);
     const two = await steps(`${from} a\nRUN echo > /f\n${from} b\nCOPY --from=a /f /\n`);
     assert.deepEqual(two, [`[a 1/2] FROM ${image}`, '[a 2/2] RUN echo > /f', '[b 2/2] COPY --from=a /f /']);
+    const context = ['--build-context', `ctx=docker-image://${image}`];
+    const ofContext = await steps('FROM ctx\nRUN echo 1\nFROM scratch\nCOPY --from=ctx /etc/group /\n', ...context);
+    assert.deepEqual(ofContext, [
+      `[context ctx] load metadata for ${image}`,
+      `[context ctx] ${image}`,
+      '[stage-1 1/1] COPY --from=ctx /etc/group /',
+    ]);
+    assert.deepEqual((await steps('FROM ctx\nRUN echo 2\n', ...context)).slice(2), ['[1/2] RUN echo 2']);
   });
 
   test('takes steps from the cache whose inputs are the same, whatever their times', async () => {
@@ -166,6 +174,22 @@ describe('a build of BuildKit', { skip }, () => {
     assert.doesNotMatch(proxied.stderr, /^#\d+ [\d.]+ ran$/m);
     const fresh = await buildx.ok(['build', '--no-cache', '.'], { in: 'cached' });
     assert.match(fresh.stderr, /^#\d+ [\d.]+ ran$/m);
+  });
+
+  test('runs a command again in other surroundings, but for the address of a host', async () => {
+    const input = `FROM ${image}\nRUN echo around\n`;
+    const isCached = async (...args: readonly string[]): Promise<boolean> =>
+      /CACHED$/m.test((await buildx.ok(['build', ...args, '-'], { input })).stderr.replace(/^.*FROM[^]*?CACHED$/m, ''));
+    const settings = [
+      [],
+      ['--add-host', 'a:1.2.3.4'],
+      ['--add-host', 'b:1.2.3.4'],
+      ['--ulimit', 'nofile=70:80'],
+      ['--shm-size', '3m'],
+    ];
+    for (const one of settings) assert.equal(await isCached(...one), false, one.join(' '));
+    for (const one of settings) assert.equal(await isCached(...one), true, one.join(' '));
+    assert.equal(await isCached('--add-host', 'a:1.2.3.5'), true);
   });
 
   test('says which command failed and where, and leaves nothing of it', async () => {

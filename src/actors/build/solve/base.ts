@@ -24,6 +24,8 @@ export interface WantedBase {
   readonly platform: Platform | undefined;
   /** undefined: no line of the Dockerfile asks for it. */
   readonly lines: LineRange | undefined;
+  /** The context that stands for it. */
+  readonly context?: string;
 }
 
 /** An image whose files need not be here yet. */
@@ -45,10 +47,10 @@ export class BaseImages {
   ) {}
 
   /** Returns the configuration of an image. @throws EngineError with the step and the lines to blame. */
-  async load({ name, written, platform, lines }: WantedBase): Promise<BaseImage> {
+  async load({ name, written, platform, lines, context }: WantedBase): Promise<BaseImage> {
     const where = this.isMulti && platform ? `${formatPlatform(platform)} internal` : 'internal';
-    const step = `[${where}] load metadata for ${name}`;
-    const key = JSON.stringify([name, platform]);
+    const step = context === undefined ? `[${where}] load metadata for ${name}` : metadataOf(context, written);
+    const key = JSON.stringify([name, platform, context]);
     const loading =
       this.#loading.get(key) ?? this.vertices.during(step, () => this.#load(name, platform), ['metadata', key]);
     this.#loading.set(key, loading);
@@ -57,7 +59,8 @@ export class BaseImages {
       return await loading;
     } catch (error) {
       if (this.signal.aborted) throw error;
-      const explained = prefixed(error, `${written}: failed to resolve source metadata for ${name}: `);
+      const asked = context === undefined ? `${written}: ` : '';
+      const explained = prefixed(error, `${asked}failed to resolve source metadata for ${name}: `);
       throw blamed(explained, { vertex: vertexDigest(['metadata', key]), ...(lines && { lines }) });
     }
   }
@@ -103,8 +106,15 @@ export class BaseImages {
   }
 }
 
-/** Returns the step that gives the files of an image, which is pulled then if it is not here. */
-export function imageStep(image: BaseImage, label: string, lines: LineRange | undefined): PlannedStep {
+function metadataOf(context: string, written: string): string {
+  return `[context ${context}] load metadata for ${written}`;
+}
+
+/**
+ * Returns the step that gives the files of an image, which is pulled then if it is not here.
+ * @param text follows the label in its name; absent: FROM, and the name of the image.
+ */
+export function imageStep(image: BaseImage, label: string, lines: LineRange | undefined, text?: string): PlannedStep {
   const { name, shown, platform, topLayer } = image;
   const operation: Operation = {
     identity: ['image', topLayer ?? null],
@@ -127,7 +137,8 @@ export function imageStep(image: BaseImage, label: string, lines: LineRange | un
       return { layer: topLayer };
     },
   };
-  return newStep({ name: `${label}FROM ${shown}`, operation, parent: undefined, sources: [], lines, isFresh: false });
+  const stepName = `${label}${text ?? `FROM ${shown}`}`;
+  return newStep({ name: stepName, operation, parent: undefined, sources: [], lines, isFresh: false });
 }
 
 function topOf({ rootfs }: ImageConfigDocument): Digest | undefined {

@@ -47,8 +47,10 @@ export class NamedContexts {
   async base(name: string, images: BaseImages, lines: LineRange): Promise<Begin> {
     const context = this.#get(name);
     if (context.kind === 'image') {
-      const image = await images.load({ ...imageOf(context.reference), platform: this.imagePlatform, lines });
-      const last = imageStep(image, `[context ${name}] `, lines);
+      const { reference } = context;
+      const wanted = { ...imageOf(reference), platform: this.imagePlatform, lines, context: name };
+      const image = await images.load(wanted);
+      const last = imageStep(image, `[context ${name}] `, lines, reference);
       return { state: imageState(image.config), last, history: imageHistory(image.config) };
     }
     if (context.kind === 'layout') {

@@ -235,14 +235,16 @@ export class Planner {
   #counter(resolved: ResolvedStage): StepCounter {
     const { stage, label, instructions, triggers, base, sources } = resolved;
     const own = instructions.slice(triggers).filter(isCounted).length;
-    const hasImages = [...sources.values()].flat().some((source) => source?.kind === 'image');
-    // BuildKit counts an image, and what a mount without a source begins with, as a further stage. It calls the only
-    // one by no name.
+    const hasOthers = [...sources.values()].flat().some((one) => one?.kind === 'image' || one?.kind === 'context');
+    // BuildKit counts an image, a context, and what a mount without a source begins with, as a further stage. It calls
+    // the only one by no name.
     const hasMounts = instructions.some((one) => one.kind === 'RUN' && one.mountFroms.includes(''));
-    const name = label === '' && (hasImages || hasMounts) ? stage.name || `stage-${stage.index}` : label;
+    const name = label === '' && (hasOthers || hasMounts) ? stage.name || `stage-${stage.index}` : label;
     const where = this.inputs.isMulti ? platformLabel(this.#ownPlatform(resolved), this.platform) : '';
     const shown = [where, name].filter((part) => part !== '').join(' ');
-    return new StepCounter(shown, own + triggers + (base.kind === 'image' ? 1 : 0));
+    // A context that a stage is based on counts, too, though its step has a name of its own.
+    const isCountedBase = base.kind === 'image' || base.kind === 'context';
+    return new StepCounter(shown, own + triggers + (isCountedBase ? 1 : 0));
   }
 
   /** Returns the platform on which a stage runs: that of its image, which may be the one of an earlier stage. */

@@ -1,7 +1,7 @@
 /** RUN: a process that changes the files of the stage. */
 import type { RunInstruction, RunMount } from '../../../build/dockerfile/ast.js';
 import { isEngineError } from '../../../errors/engine-error.js';
-import type { RecipeGift } from '../../../ports/build.js';
+import type { RecipeGift, RunSettings } from '../../../ports/build.js';
 import type { StepNetwork } from '../run/entitlements.js';
 import { runStep } from '../run/run-step.js';
 import { DEFAULT_AGENT, secretId } from '../run/step-mounts.js';
@@ -48,8 +48,9 @@ export function runOperation(planned: PlannedRun): Operation {
     recipe: recipeOf(planned),
     // A name that the client gives to the machine is seen by the command.
     content: async (work) => {
+      const { run } = work.tools.request;
       try {
-        return [await mountedContent(planned, work), work.tools.request.run.hostname];
+        return [await mountedContent(planned, work), run.hostname, ...surroundings(run)];
       } catch (error) {
         throw withoutKey(error);
       }
@@ -114,6 +115,14 @@ function recipeOf({ instruction, state, network, argv, env }: PlannedRun): Opera
     secrets: named('secret', secretId),
     ssh: named('ssh', ({ id }) => id || DEFAULT_AGENT),
   };
+}
+
+/** Returns what else a command may see of a build; nothing where all is as usual. */
+function surroundings({ extraHosts, ulimits, shmSize, cgroupParent }: RunSettings): readonly unknown[] {
+  // The address of a name may be another one on each host: as in BuildKit, it does not count.
+  const names = extraHosts.map((entry) => entry.slice(0, Math.max(0, entry.indexOf(':'))));
+  const isUsual = names.length === 0 && ulimits.length === 0 && shmSize === 0 && cgroupParent === '';
+  return isUsual ? [] : [names, ulimits, shmSize, cgroupParent];
 }
 
 /** Returns what tells the files of mounts apart: those of layers are known by their results. */
