@@ -51,25 +51,27 @@ export function hasWildcards(pattern: string): boolean {
 }
 
 /**
- * Returns the files that a source names, in the order of their names. A pattern may name none. The caller closes them.
- * A link that is named itself is followed.
+ * Gives the files that a source names, in the order of their names. A pattern may name none. The caller closes each
+ * before it asks for the next one, of which there may be many thousands. A link that is named itself is followed.
  * @param parents has `**` match any directories, and what is before `/./` left out of what `--parents` keeps.
  * @throws EngineError not-found, code NO_SOURCE, for a file that is not there, or is left out.
  */
-export function findSources(rootFd: number, source: string, leftOut: LeftOut, parents = false): SourceFile[] {
+export function* findSources(rootFd: number, source: string, leftOut: LeftOut, parents = false): Generator<SourceFile> {
   const pattern = cleanPath(toBytePath(source));
   const pivot = source.indexOf('/./');
   const skipped = pivot < 0 ? 0 : partsOf(cleanPath(source.slice(0, pivot))).length;
   const below = (path: string): string => partsOf(path).slice(skipped).join('/');
   if (!hasWildcards(pattern)) {
     const found = openSource(rootFd, pattern, source, leftOut);
-    return [{ ...found, isMatch: false, below: below(found.path) }];
+    yield { ...found, isMatch: false, below: below(found.path) };
+    return;
   }
   const found = new Set<string>();
   collect(rootFd, '/', partsOf(pattern), { found, parents, seen: new Set() });
-  return [...found]
-    .filter((path) => !leftOut(path.slice(1), false) || !leftOut(path.slice(1), true))
-    .map((path) => ({ ...openSource(rootFd, path, path, () => false), isMatch: true, below: below(path) }));
+  for (const path of found) {
+    if (leftOut(path.slice(1), false) && leftOut(path.slice(1), true)) continue;
+    yield { ...openSource(rootFd, path, path, () => false), isMatch: true, below: below(path) };
+  }
 }
 
 const partsOf = (path: string): string[] => path.split('/').filter(Boolean);
@@ -140,8 +142,11 @@ function entriesIn(rootFd: number, directory: string, piece: string): readonly E
   let fd: number;
   try {
     const opened = openResolved(rootFd, directory);
-    fd = openSync(`/proc/self/fd/${opened.fd}`, constants.O_RDONLY | constants.O_DIRECTORY);
-    closeFd(opened.fd);
+    try {
+      fd = openSync(`/proc/self/fd/${opened.fd}`, constants.O_RDONLY | constants.O_DIRECTORY);
+    } finally {
+      closeFd(opened.fd);
+    }
   } catch (error) {
     if (isMissing(error)) return [];
     throw error;
