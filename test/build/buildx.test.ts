@@ -245,7 +245,8 @@ describe('docker build', { skip }, () => {
     assert.match(line, /Completed/);
     assert.match((await plugin.ok(['buildx', 'history', 'logs', ref])).stderr, /COPY x \/x/);
     await plugin.ok(['buildx', 'history', 'rm', ref]);
-    assert.equal((await plugin.run(['buildx', 'history', 'rm', ref])).status, 1);
+    // A second time is no mistake.
+    await plugin.ok(['buildx', 'history', 'rm', ref]);
     assert.doesNotMatch((await plugin.ok(['buildx', 'history', 'ls'])).stdout, new RegExp(ref));
   });
 

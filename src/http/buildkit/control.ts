@@ -2,7 +2,7 @@
 import { setImmediate as nextLoop } from 'node:timers/promises';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { isMutable } from '../../build/cache/usage-filter.js';
-import { internal, notFound } from '../../errors/engine-error.js';
+import { internal, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { CacheUsage } from '../../ports/build.js';
 import { BUILDKIT_VERSION, workerRecord, type WorkerFacts } from './worker-record.js';
 import type { BuildJob, BuildJobs } from './build-jobs.js';
@@ -70,7 +70,8 @@ export function controlMethods(parts: ControlParts): Served[] {
       return historyEvents(history, request, context.signal);
     }),
     unary(method.updateBuildHistory, async ({ ref, pinned, delete: isDeleted, finalize }) => {
-      if (isDeleted) await history.remove(ref);
+      // BuildKit does not mind one that is not there.
+      if (isDeleted) await history.remove(ref).catch(unlessMissing);
       else if (!finalize) await history.pin(ref, pinned);
       return {};
     }),
@@ -80,6 +81,10 @@ export function controlMethods(parts: ControlParts): Served[] {
 /** Clients that mean everything send one empty text. */
 function realFilters(filters: readonly string[]): string[] {
   return filters.filter((filter) => filter !== '');
+}
+
+function unlessMissing(error: unknown): void {
+  if (!isEngineError(error, 'not-found')) throw error;
 }
 
 function now(): Record<string, string> {
