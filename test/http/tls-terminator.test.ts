@@ -218,3 +218,32 @@ test('a listener that ends while clients send and get bytes does not take the pr
   }
   closeFd(fd);
 });
+
+test('a client that never closes keeps no connection that the server has first ended, then closed', async () => {
+  const { fd, port } = await listenOnTcp('127.0.0.1', 0);
+  const { context, verifies } = new TlsIdentity({ ca: ca.cert, ...server, minVersion: 'TLSv1.2' });
+  let inner: Socket | undefined;
+  let isClosed = false;
+  const termination = new TlsTermination(
+    { context, verifies },
+    {
+      onOutcome: (outcome) => {
+        if (outcome.type === 'open') inner = new Socket({ fd: outcome.fd, allowHalfOpen: true });
+      },
+      onClosed: () => (isClosed = true),
+    },
+  );
+  const options = { host: '127.0.0.1', port, rejectUnauthorized: false, allowHalfOpen: true, ...show(client) };
+  const socket = connect(options).resume();
+  socket.on('error', () => undefined);
+  termination.accept(await waitFor('a connection', () => acceptFrom(fd)));
+  const ended = once(socket, 'end');
+  const end = await waitFor('the client to be let in', () => inner);
+  end.end('all');
+  await ended;
+  assert.equal(isClosed, false);
+  end.destroy();
+  await waitFor('the connection to be let go', () => isClosed);
+  socket.destroy();
+  closeFd(fd);
+});

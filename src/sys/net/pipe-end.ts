@@ -67,6 +67,12 @@ export class PipeEnd {
     }
   }
 
+  /** Nobody receives any more what is written. */
+  get isDeaf(): boolean {
+    // To send nothing fails only then.
+    return this.#isClosed || send(this.#fd, NOTHING, 0, MSG_DONTWAIT | MSG_NOSIGNAL) < 0;
+  }
+
   /** False when the other end is behind: then `onDrain` is called before more is to be written. */
   write(bytes: Buffer): boolean {
     if (this.#isClosed || this.#isFinished) return true;
@@ -115,8 +121,7 @@ export class PipeEnd {
     if (errno === EAGAIN) return;
     this.#hasEnded = true;
     this.pause();
-    // To send nothing fails only when nobody can receive it.
-    this.#events.onEnd(errno !== 0 || send(this.#fd, NOTHING, 0, MSG_DONTWAIT | MSG_NOSIGNAL) < 0);
+    this.#events.onEnd(errno !== 0 || this.isDeaf);
   }
 
   #flush(): void {

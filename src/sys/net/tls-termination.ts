@@ -21,6 +21,7 @@ const MAX_HANDSHAKES = 1000;
 const LINGER_MS = 30_000;
 /** So often it is looked whether clients have been sent all. */
 const LOOK_MS = 2;
+const FOLLOW_MS = 1000;
 const GONE = 'the client has gone';
 const TOO_MANY = `${MAX_HANDSHAKES} others began a handshake after it`;
 
@@ -147,6 +148,16 @@ export class TlsTermination {
     server.inner.close();
   }
 
+  /** Looks from now on whether the server, which sends no more, still wants what the client sends. */
+  #follow(outer: TLSSocket, inner: PipeEnd): void {
+    const timer = setInterval(() => {
+      if (!inner.isDeaf) return;
+      clearInterval(timer);
+      leave(outer);
+    }, FOLLOW_MS).unref();
+    outer.once('close', () => clearInterval(timer));
+  }
+
   #refuse(error: Error, outer: TLSSocket): void {
     const reason = String(outer.authorizationError ?? error.message);
     this.#settle(keyOf(outer), { type: 'refused', address: addressOf(outer), reason });
@@ -173,9 +184,8 @@ export class TlsTermination {
       },
       onEnd: (isGone) => {
         outer.end();
-        if (!isGone) return;
-        outer.once('finish', () => outer.destroy());
-        outer.setTimeout(LINGER_MS, () => outer.destroy());
+        if (isGone) leave(outer);
+        else this.#follow(outer, inner);
       },
       onDrain: () => outer.resume(),
     });
@@ -186,6 +196,15 @@ export class TlsTermination {
     outer.once('end', () => inner.finish());
     return inner;
   }
+}
+
+/** Ends a connection that nobody serves any more when the client has taken all, or takes nothing for some time. */
+function leave(outer: TLSSocket): void {
+  if (outer.writableFinished) return void outer.destroy();
+  // Nobody wants what the client sends, which must not keep the connection.
+  outer.pause();
+  outer.once('finish', () => outer.destroy());
+  outer.setTimeout(LINGER_MS, () => outer.destroy());
 }
 
 /** Returns the peer of a TLS connection. @throws Error when the client has gone already. */
