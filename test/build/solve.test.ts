@@ -145,6 +145,8 @@ describe('a build of BuildKit', { skip }, () => {
     ]);
     const two = await steps(`${from} a\nRUN echo > /f\n${from} b\nCOPY --from=a /f /\n`);
     assert.deepEqual(two, [`[a 1/2] FROM ${image}`, '[a 2/2] RUN echo > /f', '[b 2/2] COPY --from=a /f /']);
+    const failed = await buildx.run(['build', '--target', 'none', '-'], { input: `${from} a\n` });
+    assert.doesNotMatch(failed.stderr, /load \.dockerignore/, 'the build has not begun');
     const context = ['--build-context', `ctx=docker-image://${image}`];
     const ofContext = await steps('FROM ctx\nRUN echo 1\nFROM scratch\nCOPY --from=ctx /etc/group /\n', ...context);
     assert.deepEqual(ofContext, [

@@ -30,7 +30,7 @@ export class ContextDirectories {
     );
     ignore.catch(() => undefined);
     const names = { step: `[context ${name}] load from client`, source: name };
-    const directory = new ClientContext(context, names, ignore);
+    const directory = new ClientContext(context, names, () => ignore);
     this.#directories.set(name, directory);
     return directory;
   }

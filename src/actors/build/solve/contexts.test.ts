@@ -14,7 +14,7 @@ async function asked(paths: readonly string[]): Promise<readonly string[]> {
       return Promise.resolve({ directory: '/', release: () => Promise.resolve() });
     },
   } as unknown as BuildContext;
-  const step = new ClientContext(context, { step: 'load', source: 'context' }, Promise.resolve([])).step(paths);
+  const step = new ClientContext(context, { step: 'load', source: 'context' }, () => Promise.resolve([])).step(paths);
   const tools = { atEnd: () => undefined, request: { observer: {} } } as unknown as StepWork['tools'];
   await step.operation.perform({ tools, step, signal: new AbortController().signal } as StepWork);
   return asked;

@@ -27,7 +27,7 @@ export class ClientContext {
   constructor(
     private readonly context: BuildContext,
     private readonly names: { readonly step: string; readonly source: string },
-    private readonly ignore: Promise<readonly string[]>,
+    private readonly ignore: () => Promise<readonly string[]>,
   ) {}
 
   /** Returns the step that brings these files and all others that are asked for. */
@@ -54,7 +54,7 @@ export class ClientContext {
       identity: ['context', this.names.step],
       recipe: { operation: { source: { identifier: `local://${this.names.step}` } } },
       perform: async ({ tools, step, signal }) => {
-        const ignore = await this.ignore;
+        const ignore = await this.ignore();
         const follow = this.#isWhole ? [] : [...this.#paths].sort();
         const tree = await duringTransfer(tools.request.observer, step.digest, transferOf(this.names.source), (bytes) =>
           this.context.tree({ ignore, follow }, signal, bytes),

@@ -13,7 +13,7 @@ export class PlanInputs {
   readonly main: ClientContext;
   readonly directories: ContextDirectories;
   readonly layouts: ContextLayouts;
-  readonly ignore: Promise<readonly string[]>;
+  #ignore: Promise<readonly string[]> | undefined;
   readonly budget = new PlanBudget();
   readonly usedArgs = new Set<string>();
 
@@ -21,7 +21,7 @@ export class PlanInputs {
   constructor(
     readonly tools: SolveTools,
     readonly dockerfile: Dockerfile,
-    vertices: Vertices,
+    private readonly vertices: Vertices,
     readonly signal: AbortSignal,
     readonly isMulti: boolean,
   ) {
@@ -29,9 +29,13 @@ export class PlanInputs {
     this.images = new BaseImages(tools, vertices, signal, isMulti);
     this.directories = new ContextDirectories(vertices, request.observer);
     this.layouts = new ContextLayouts(tools, vertices, signal);
-    this.ignore = loadIgnoreFile(request, vertices);
-    this.ignore.catch(() => undefined);
     const names = { step: '[internal] load build context', source: MAIN };
-    this.main = new ClientContext(request.context, names, this.ignore);
+    this.main = new ClientContext(request.context, names, () => this.ignore());
+  }
+
+  /** Loads the patterns of the ignore file, once. As with BuildKit, a build that cannot begin shows no step for it. */
+  ignore(): Promise<readonly string[]> {
+    this.#ignore ??= loadIgnoreFile(this.tools.request, this.vertices);
+    return this.#ignore;
   }
 }

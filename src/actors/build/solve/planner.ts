@@ -119,14 +119,14 @@ export class Planner {
 
   /** Warns about what the rules of Dockerfiles find. Call it after `plan`, once for all platforms. */
   async check(): Promise<void> {
-    const { dockerfile, images, ignore } = this.inputs;
+    const { dockerfile, images } = this.inputs;
     await checkBuild({
       dockerfile,
       request: this.#request,
       host: this.#host,
       platform: this.platform,
       images,
-      ignore: await ignore,
+      ignore: await this.inputs.ignore(),
     });
   }
 
