@@ -7,6 +7,7 @@ import { statusError } from './failure.js';
 import { readBody, type HttpRequest, sendRequest } from './http.js';
 import { firstAnswer } from './probe.js';
 import { parseForeignJson } from '../text/foreign-json.js';
+import type { JsonLimits } from '../text/json-scan.js';
 
 export interface SearchResult {
   readonly name: string;
@@ -21,7 +22,8 @@ export interface SearchTerm {
   readonly text: string;
 }
 
-const MAX_RESULT_BYTES = 16 << 20;
+/** Clients ask for a hundred results at most, of some hundred bytes each. */
+const LIMITS: JsonLimits = { bytes: 2 << 20, depth: 64, values: 20_000, members: 5000 };
 
 /** Splits `host/term`. Throws `invalid` for a term with a scheme. */
 export function parseSearchTerm(term: string): SearchTerm {
@@ -57,7 +59,7 @@ export async function searchIndex(
       headers: { accept: 'application/json', ...(authorization === undefined ? {} : { authorization }) },
     };
     const response = await sendRequest(request);
-    const body = await readBody(request, response, MAX_RESULT_BYTES);
+    const body = await readBody(request, response, LIMITS.bytes);
     if (response.statusCode !== 200) throw statusError(request, response, body);
     return parseResults(body, host.name);
   });
@@ -66,7 +68,7 @@ export async function searchIndex(
 function parseResults(body: Buffer, name: string): SearchResult[] {
   let parsed: { readonly results?: unknown } | null;
   try {
-    parsed = parseForeignJson(body) as typeof parsed;
+    parsed = parseForeignJson(body, LIMITS) as typeof parsed;
   } catch (error) {
     throw internal(`error decoding registry search results of ${name}`, { code: 'BAD_SEARCH_RESULT', cause: error });
   }

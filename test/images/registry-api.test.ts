@@ -162,6 +162,12 @@ test('a search asks the index of the registry that is named, also one of the fir
   const sent = index.headers[index.requests.findIndex((line) => line.includes('/v1/search'))]?.authorization;
   assert.equal(sent, `Basic ${Buffer.from(`${USER.username}:${USER.password}`).toString('base64')}`);
   assert.match(await engineOk(engine, ['search', `${index.host}/busy`]), /busy +first +3 +\[OK\]/);
+  if (isOurs) {
+    const many = Array.from({ length: 6000 }, () => results[0]);
+    const body = Buffer.from(JSON.stringify({ results: many }));
+    index.documents.set('/v1/search?q=busy&n=9', { body, type: 'application/json' });
+    assert.match((await search('&limit=9')).text, /error decoding registry search results/);
+  }
 });
 
 test(
