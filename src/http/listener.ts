@@ -5,7 +5,7 @@ import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
 import type { FollowedTlsRules, TerminateTls } from '../ports/tls-terminator.js';
 import { closeFd, watchReadable } from '../sys/files/fd.js';
-import { openFileLimit } from '../sys/process/limits.js';
+import { highestForClients } from '../sys/process/limits.js';
 import { acceptFrom, listeningOnTcp, listenOnTcp, prepareConnections } from '../sys/net/listen-socket.js';
 import { awake } from '../text/awake.js';
 import type { AccessPolicy } from './access-policy.js';
@@ -67,8 +67,6 @@ export interface ListenServices {
 
 /** Connections that are accepted before others get their turn again. */
 const ACCEPT_BATCH = 64;
-/** Share of the descriptors that connections leave to containers, images and logs. */
-const RESERVED_DESCRIPTORS = 0.25;
 /**
  * A client that has connected sends its request at once. A close waits for it this long when the connection cannot be
  * passed to a next process.
@@ -211,8 +209,7 @@ function passedName(keptName: string, index: number): string {
 }
 
 function startAccepting(fd: number, logger: Logger, serve: (connection: number) => void): { close(): void } {
-  // The kernel gives the lowest free number, so a high one tells how many are taken.
-  const highest = openFileLimit() * (1 - RESERVED_DESCRIPTORS);
+  const highest = highestForClients();
   let pause: NodeJS.Timeout | undefined;
   let isFull = false;
   const closed = new AbortController();

@@ -1,7 +1,7 @@
 /** The part that terminates TLS in front of the API, without a daemon: back pressure, ends, and who the peer is. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFileSync, writeSync } from 'node:fs';
+import { readdirSync, readFileSync, writeSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -245,5 +245,29 @@ test('a client that never closes keeps no connection that the server has first e
   end.destroy();
   await waitFor('the connection to be let go', () => isClosed);
   socket.destroy();
+  closeFd(fd);
+});
+
+test('a client for whose connection too few descriptors are left is not let in', async () => {
+  const { fd, port } = await listenOnTcp('127.0.0.1', 0);
+  const { context, verifies } = new TlsIdentity({ ca: ca.cert, ...server, minVersion: 'TLSv1.2' });
+  const reasons: string[] = [];
+  const termination = new TlsTermination(
+    { context, verifies },
+    {
+      onOutcome: (outcome) => reasons.push('reason' in outcome ? outcome.reason : 'let in'),
+      onClosed: () => undefined,
+    },
+    undefined,
+    0,
+  );
+  const sockets = (): number => readdirSync('/proc/self/fd').length;
+  const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false, ...show(client) }).resume();
+  socket.on('error', () => undefined);
+  termination.accept(await waitFor('a connection', () => acceptFrom(fd)));
+  const before = sockets();
+  await once(socket, 'close');
+  assert.deepEqual(reasons, ['nearly all file descriptors are in use']);
+  await waitFor('the connection to go', () => sockets() < before);
   closeFd(fd);
 });

@@ -7,8 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createServer, type DetailedPeerCertificate, type SecureContextOptions, type TLSSocket } from 'node:tls';
 import { messageOf } from '../../errors/engine-error.js';
 import type { TlsPeer, TlsRules } from '../../ports/tls-terminator.js';
-import { hangUp } from '../files/fd.js';
+import { closeFd, hangUp } from '../files/fd.js';
 import { SharedFds } from '../files/shared-fds.js';
+import { highestForClients } from '../process/limits.js';
 import { PipeEnd } from './pipe-end.js';
 import { socketPair } from './socket-pair.js';
 import { socketPeer } from './socket-peer.js';
@@ -58,11 +59,15 @@ export class TlsTermination {
   /** Connections that were let in. */
   readonly #open = new Map<TLSSocket, Server>();
 
-  /** @param held notes the descriptors that have no owner when this thread fails. */
+  /**
+   * @param held notes the descriptors that have no owner when this thread fails.
+   * @param highest a client whose descriptors would have a higher number is not let in.
+   */
   constructor(
     { context, verifies }: TlsRules,
     events: TlsEvents,
     private readonly held = new SharedFds(),
+    private readonly highest = highestForClients(),
   ) {
     this.#events = events;
     this.#verifies = verifies;
@@ -124,7 +129,7 @@ export class TlsTermination {
     if (!this.#shaking.delete(keyOf(outer))) return void outer.destroy();
     try {
       const peer = tlsPeer(outer, this.#verifies);
-      const [ours, theirs] = socketPair();
+      const [ours, theirs] = this.#pair();
       this.held.add(ours);
       this.held.add(theirs);
       const inner = this.#splice(outer, ours);
@@ -138,6 +143,14 @@ export class TlsTermination {
       this.#events.onOutcome({ type: 'failed', reason: messageOf(error) });
       outer.destroy();
     }
+  }
+
+  /** A connection was accepted when there was room for it alone, and a thousand may be let in at one time. */
+  #pair(): readonly [number, number] {
+    const ends = socketPair();
+    if (Math.max(...ends) <= this.highest) return ends;
+    for (const end of ends) closeFd(end);
+    throw new Error('nearly all file descriptors are in use');
   }
 
   /** Lets go of the server's side of a connection. */

@@ -26,3 +26,14 @@ export function openFileLimit(): number {
   const soft = /^Max open files +(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
   return soft === undefined || soft === 'unlimited' ? Number.POSITIVE_INFINITY : Number(soft);
 }
+
+/** Share of the descriptors that connections leave to containers, images and logs. */
+const RESERVED = 0.25;
+
+/**
+ * Returns the highest number that a descriptor of a client's connection may have. The kernel gives the lowest free one,
+ * so a high one tells how many are taken.
+ */
+export function highestForClients(): number {
+  return openFileLimit() * (1 - RESERVED);
+}
