@@ -5,6 +5,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Script } from 'node:vm';
+import { freeBuffer } from './sys/process/free-buffer.js';
 import type * as CommandLine from './command-line.js';
 
 type Program = typeof CommandLine;
@@ -39,6 +40,8 @@ function run(url: URL, code: Buffer | undefined): { program: Program; script: Sc
   // It has only ASCII, and this is the fastest way to a string of one byte per character.
   const text = readFileSync(url, 'latin1');
   const script = new Script(text, { filename: url.pathname, ...(code && { cachedData: code }) });
+  // V8 has made functions of it, and would keep the four megabytes until it collects its whole heap.
+  if (code) freeBuffer(code);
   const module = { exports: {} as Program };
   (script.runInThisContext() as Wrapper)(module, createRequire(url), url.href);
   return { program: module.exports, script };

@@ -7,6 +7,7 @@
 import { getHeapStatistics } from 'node:v8';
 import { isMainThread } from 'node:worker_threads';
 import { type Collect, collector } from '../sys/process/collector.js';
+import { freeBuffer } from '../sys/process/free-buffer.js';
 import { trimHeaps } from '../sys/process/memory.js';
 
 /** Bytes of buffers that may die between two collections. */
@@ -16,10 +17,14 @@ const OLD_BYTES = 6 << 20;
 
 /** After so many collections what the heaps of the C library hold for nothing is given back, too. */
 const COLLECTIONS_PER_TRIM = 16;
+/** The same after so many bytes that were freed. */
+const FREED_BYTES_PER_TRIM = 32 << 20;
 /** A task that leaves more than this behind has it collected: its thread may have nothing to do for seconds. */
 const LEFT_BYTES = 6 << 20;
 
 let pending = 0;
+/** Bytes of chunks. */
+let freed = 0;
 let collections = 0;
 /** Their number at the end of the last task. */
 let collectionsBefore = 0;
@@ -39,6 +44,18 @@ export function bufferDied(bytes: number): void {
   if (isMainThread) return;
   collectOld(collect);
   if (collections % COLLECTIONS_PER_TRIM === 0) trimHeaps();
+}
+
+/** Frees a chunk that is not used any more, or counts it when it is a part of something. */
+export function chunkDied(chunk: Buffer): void {
+  const bytes = chunk.length;
+  if (!freeBuffer(chunk)) return bufferDied(bytes);
+  freed += bytes;
+  if (freed < FREED_BYTES_PER_TRIM) return;
+  freed = 0;
+  // The objects around chunks are garbage all the same, and so are other buffers.
+  bufferDied(INTERVAL_BYTES);
+  trimHeaps();
 }
 
 /** Gives back what a task of this thread has left, if that may be much. Call it at the end of a task. */

@@ -7,7 +7,9 @@ import { dataLoss, internal, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { factsOf, statusError, transportError } from '../registry/failure.js';
 import { type HttpLimits, type HttpRequest, readBody, sendRequest } from '../registry/http.js';
+import { freeBuffer } from '../sys/process/free-buffer.js';
 import { eachChunk } from './each-chunk.js';
+import { freeReceived } from './free-received.js';
 import { type FetchPiece, inPieces, isRoomForPieces, MAX_CONNECTIONS, Pace } from './in-pieces.js';
 import type { PartialFile } from './partial-file.js';
 import type { RetryPolicy, Source, TaskLink } from './task-link.js';
@@ -111,6 +113,7 @@ export class BlobDownload {
       const taken = chunk.length > 0 ? this.#sink.take(chunk) : undefined;
       return taken ? taken.then(consumed) : consumed();
     };
+    freeReceived(response);
     await eachChunk(response, take, (error) => transportError(request, error));
     return connections;
   }
@@ -145,8 +148,11 @@ export class BlobDownload {
         const take = (chunk: Buffer): boolean => {
           const count = chunk.copy(piece, start + received);
           received += count;
-          return count === chunk.length;
+          const isWanted = count === chunk.length;
+          freeBuffer(chunk);
+          return isWanted;
         };
+        freeReceived(response);
         await eachChunk(response, take, (error) => transportError(request, error));
       } catch (error) {
         failure = error;

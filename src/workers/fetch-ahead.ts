@@ -8,7 +8,7 @@ import { dataLoss, internal } from '../errors/engine-error.js';
 import type { PartialPlace } from '../registry/partial-blobs.js';
 import type { ExtractResult } from '../storage/tar/layer-extractor.js';
 import { BlobCheck } from './blob-check.js';
-import { bufferDied } from './buffer-collector.js';
+import { chunkDied } from './buffer-collector.js';
 import { BlobDownload } from './download-blob.js';
 import { failureOf, type FetchLayerReport, type LayerSource } from './fetch-layer.js';
 import { type LayerPlace, LayerUnpacking } from './layer-unpacking.js';
@@ -119,9 +119,9 @@ async function download(
   const check = new BlobCheck(input);
   const add = (chunk: Buffer): void | Promise<void> => {
     const added = check.add(chunk);
-    bufferDied(chunk.length);
     link.progress({ type: 'downloading', bytes: check.bytes });
-    return added;
+    if (added) return added.then(() => chunkDied(chunk));
+    chunkDied(chunk);
   };
   for (const chunk of file.replay()) {
     link.signal.throwIfAborted();

@@ -9,7 +9,7 @@ import { cancelled, dataLoss } from '../errors/engine-error.js';
 import { isFaultOfContent, type PartialPlace } from '../registry/partial-blobs.js';
 import type { ExtractResult } from '../storage/tar/layer-extractor.js';
 import { BlobCheck } from './blob-check.js';
-import { bufferDied } from './buffer-collector.js';
+import { chunkDied } from './buffer-collector.js';
 import { BlobDownload, type BlobInput } from './download-blob.js';
 import { type LayerNames, type LayerPlace, LayerUnpacking } from './layer-unpacking.js';
 import { PartialFile } from './partial-file.js';
@@ -46,8 +46,9 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
   const unpacking = new LayerUnpacking(input, input, { isGathered: true });
   const check = new BlobCheck(input, (piece) => unpacking.write(piece));
   const write = (chunk: Buffer): void | Promise<void> => {
-    bufferDied(chunk.length);
-    return check.add(chunk);
+    const added = check.add(chunk);
+    if (added) return added.then(() => chunkDied(chunk));
+    chunkDied(chunk);
   };
   // The layer can do without.
   const partial = input.partial && (await PartialFile.open(input.partial, input).catch(() => undefined));

@@ -2,6 +2,7 @@
  * Gathers chunks to pieces, in two buffers that are used by turns: one is filled while the other is worked on in other
  * threads. Large pieces make few trips between these and the one that gathers.
  */
+import { freeBuffer } from '../sys/process/free-buffer.js';
 
 const PIECE_BYTES = 256 << 10;
 
@@ -29,13 +30,15 @@ export class Gathered {
     }
   }
 
-  /** Resolves when everything is taken. */
+  /** Resolves when everything is taken; nothing may be written any more. */
   async end(): Promise<void> {
     await this.#running;
     this.#check();
     if (this.#count > 0) this.#pass();
     await this.#running;
     this.#check();
+    freeBuffer(this.#filling);
+    if (this.#other) freeBuffer(this.#other);
   }
 
   #check(): void {

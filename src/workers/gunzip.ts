@@ -4,6 +4,7 @@
  */
 import type { Inflater } from '../sys/ffi/inflater.js';
 import type { Sha256 } from '../sys/ffi/sha256.js';
+import { freeBuffer } from '../sys/process/free-buffer.js';
 
 /** Large buffers make few trips between the thread that inflates and the one that extracts. */
 const BUFFER_BYTES = 256 << 10;
@@ -62,6 +63,8 @@ export class Gunzip {
     await this.#hashing;
     this.#check();
     this.destroy();
+    freeBuffer(this.#output);
+    freeBuffer(this.#otherOutput);
     if (!this.#isAtEnd) throw this.#failed(new Error('unexpected end of file'));
   }
 

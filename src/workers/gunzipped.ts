@@ -1,5 +1,6 @@
 /** Inflates a gzip stream as fast as its plain bytes are taken, a piece ahead of who takes them. */
 import type { Inflater } from '../sys/ffi/inflater.js';
+import { freeBuffer } from '../sys/process/free-buffer.js';
 
 const OUTPUT_BYTES = 256 << 10;
 
@@ -39,6 +40,8 @@ export async function* gunzipped(source: AsyncIterable<Buffer>, inflater: Inflat
   } finally {
     await running;
     inflater.free();
+    freeBuffer(output);
+    freeBuffer(other);
   }
   if (!isAtEnd) throw new Error('unexpected end of file');
 }

@@ -49,7 +49,7 @@ declare const ENGINED_THREAD: string | undefined;
 const IDLE_MS = typeof ENGINED_THREAD === 'string' ? 100 : 5000;
 
 /** Tasks keep little alive: Node's default for young objects would be half the memory of a thread. */
-const YOUNG_GENERATION_MB = 4;
+const YOUNG_GENERATION_MB = 2;
 
 /** Makes a pool without threads; they start with the first tasks and end when they are idle. */
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {

@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { cancelled, isEngineError, type EngineError } from '../errors/engine-error.js';
 import type { SocketBody } from '../ports/archives.js';
 import { receiveFromSocket, watchReadable } from '../sys/files/fd.js';
+import { freeBuffer } from '../sys/process/free-buffer.js';
 import { ChunkedBody, SizedBody } from '../text/body-framing.js';
 
 /**
@@ -46,6 +47,7 @@ export async function* readSocketBody({ fd, length }: SocketBody): AsyncGenerato
     }
   } finally {
     watch.close();
+    freeBuffer(buffer);
   }
 }
 

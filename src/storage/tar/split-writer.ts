@@ -1,6 +1,7 @@
 /** Writes a tar-split file while a tar is being unpacked. */
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { deflateRawSync } from 'node:zlib';
+import { freeBuffer } from '../../sys/process/free-buffer.js';
 import { SPLIT_END, SPLIT_FILE, SPLIT_MAGIC, SPLIT_RAW } from './split-format.js';
 
 const BLOCK_BYTES = 256 * 1024;
@@ -68,6 +69,7 @@ export class SplitWriter {
     if (this.#closed) return;
     this.#closed = true;
     closeSync(this.#fd);
+    freeBuffer(this.#block);
   }
 
   #endRaw(): void {

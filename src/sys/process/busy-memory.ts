@@ -5,15 +5,15 @@
 import { releaseProgramPages } from './program-pages.js';
 import { residentBytes } from './resident-bytes.js';
 
-const LOOK_MS = 250;
+const LOOK_MS = 100;
 /** So much must have been mapped since the last release. */
-const WORTHWHILE_BYTES = 8 << 20;
+const WORTHWHILE_BYTES = 6 << 20;
 
 /**
  * Processor time of the process between two releases: each costs some milliseconds, since what is still needed is
  * mapped again. A process that gets little of the processors shall not use it for that.
  */
-const INTERVAL_MS = 400;
+const INTERVAL_MS = 150;
 
 /** Bytes that were mapped after the last release. */
 let keptBytes = 0;
@@ -25,7 +25,11 @@ let timer: NodeJS.Timeout | undefined;
 /** Runs `work`. As long as it takes, and any other like it, memory is looked at. */
 export async function lookedAfter<T>(work: () => Promise<T>): Promise<T> {
   running += 1;
-  timer ??= setInterval(() => void look().catch(ignore), LOOK_MS).unref();
+  if (timer === undefined) {
+    timer = setInterval(() => void look().catch(ignore), LOOK_MS).unref();
+    // The start of the daemon, or other work, may have mapped much.
+    void look().catch(ignore);
+  }
   try {
     return await work();
   } finally {
