@@ -2,13 +2,18 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { PieceSource } from '../ports/archives.js';
 import { libc } from '../sys/ffi/libc.js';
-import { bufferDied } from '../workers/buffer-collector.js';
 
 /** Bytes are sent by the slot, because a message to another thread costs more than the small pieces of clients. */
 export const SLOT_BYTES = 256 * 1024;
 const SLOTS = 8;
 /** The source may have so much on its way when it is told to pause: a receive buffer of 512 KiB. */
 const RESERVED_SLOTS = 3;
+
+/**
+ * Memory whose slots have all come back, for who sends next, if that is before a collection: shared memory cannot be
+ * freed.
+ */
+let spare: WeakRef<Uint8Array<SharedArrayBuffer>> | undefined;
 
 /** V8 copies to shared memory word by word, which is half as fast. */
 const memcpy = libc.func<[to: Uint8Array, from: Uint8Array, size: number], undefined>(
@@ -22,7 +27,8 @@ const memcpy = libc.func<[to: Uint8Array, from: Uint8Array, size: number], undef
  * stay paused. Rejects when the source fails.
  */
 export function sendPieces(source: PieceSource, port: MessagePort): Promise<void> {
-  const memory = new Uint8Array(new SharedArrayBuffer(SLOTS * SLOT_BYTES));
+  const memory = spare?.deref() ?? new Uint8Array(new SharedArrayBuffer(SLOTS * SLOT_BYTES));
+  spare = undefined;
   let filledBytes = 0;
   let returnedSlots = 0;
   /** Pieces that found no room yet. */
@@ -50,7 +56,6 @@ export function sendPieces(source: PieceSource, port: MessagePort): Promise<void
       if (!isEnded || late.length > 0) return;
       if (filledBytes % SLOT_BYTES > 0) port.postMessage(filledBytes % SLOT_BYTES, []);
       port.postMessage(null, []);
-      bufferDied(memory.length);
       resolve();
     };
     port.on('message', () => {
@@ -60,6 +65,8 @@ export function sendPieces(source: PieceSource, port: MessagePort): Promise<void
       for (const piece of waiting) put(piece);
       if (slotsInUse() <= SLOTS - RESERVED_SLOTS) source.resume();
       if (waiting.length > 0) finish();
+      // Nobody reads it any more.
+      if (isEnded && returnedSlots === Math.ceil(filledBytes / SLOT_BYTES)) spare = new WeakRef(memory);
     });
     port.once('close', () => {
       isClosed = true;

@@ -19,6 +19,7 @@ import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader } from '../storage/tar
 import { LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { TarReader, type EntrySink } from '../storage/tar/tar-reader.js';
 import { sha256 } from '../sys/ffi/sha256.js';
+import { trimHeaps } from '../sys/process/memory.js';
 import { createDecompressor, decompressed, type Decompressor, isCompressed } from './decompress.js';
 import { failure, type Outcome } from './outcome.js';
 import { receivePieces } from './receive-pieces.js';
@@ -287,6 +288,7 @@ class LayerSink {
       result = this.#fail(error);
     }
     this.#blob?.close();
+    trimHeaps();
     return { path, place: place.index, blobDigest: blobDigest ?? 'sha256:', blobBytes: this.#bytes, result };
   }
 

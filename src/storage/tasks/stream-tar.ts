@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import { dataLoss } from '../../errors/engine-error.js';
 import type { Digest } from '../../ports/storage.js';
+import { trimHeaps } from '../../sys/process/memory.js';
 import { assembleTar, type AssembleInput } from '../tar/assemble.js';
 import { Credit } from './credit.js';
 
@@ -27,4 +28,5 @@ export async function streamTar({ diffId, port, ...input }: StreamTarInput): Pro
   if (`sha256:${hash.digest('hex')}` !== diffId)
     throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
   port.postMessage(null, []);
+  trimHeaps();
 }
