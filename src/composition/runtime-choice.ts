@@ -33,6 +33,7 @@ export function chooseRuntime(runtimes: ReloadableConfig['runtimes'], name: stri
     systemdCgroup: host.systemdCgroup || options['SystemdCgroup'] === true,
     noPivotRoot: host.noPivotRoot || options['NoPivotRoot'] === true,
     ...(typeof binaryName === 'string' ? { binaryName } : {}),
+    takesAnyShim: Object.keys(options).length === 0 && runtimeArgs.length === 0,
     runc: runcOptions(options),
   };
 }

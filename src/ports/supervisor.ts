@@ -18,6 +18,11 @@ export interface RuntimeChoice {
   readonly systemdCgroup?: boolean;
   /** Set on hosts whose root is a RAM disk, because the runtime cannot pivot away from that. */
   readonly noPivotRoot?: boolean;
+  /**
+   * True when a shim that has served other tasks may serve its tasks: nothing is set for the shim alone, and the
+   * runtime does not mind in which directory it is called.
+   */
+  readonly takesAnyShim?: boolean;
   /** More options of the runc shim. */
   readonly runc?: RuncOptions;
   /** The options of other shims are `TypeUrl`, `ConfigPath`, and members that only the shim itself knows. */

@@ -16,6 +16,8 @@ export interface ContainerdPaths {
   readonly root: string;
   /** State of the runtime (runc), one directory per namespace below. */
   readonly runcRoot: string;
+  /** The shims that serve one task after another, in a directory for each namespace. */
+  readonly shims: string;
   /** Exits that were heard while containerd was away. */
   readonly heardExits: string;
   /** The keeper of descriptors of init processes. */
@@ -43,6 +45,7 @@ export function containerdPaths(execRoot: string, dataRoot: string): ContainerdP
     state: join(dir, 'state'),
     root: join(dataRoot, 'supervisor'),
     runcRoot: join(execRoot, 'runtime-runc'),
+    shims: join(dir, 'shims'),
     heardExits: join(dir, 'heard-exits'),
     keptInits: join(dir, 'inits'),
   };

@@ -18,6 +18,11 @@ export function openFifoReader(path: string): Socket {
   return socketFor(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK), { readable: true, writable: false });
 }
 
+/** Opens the reading end of a FIFO whose writers come and go. It does not end. @throws the error of open(2). */
+export function openOwnFifo(path: string): Socket {
+  return socketFor(openSync(path, constants.O_RDWR | constants.O_NONBLOCK), { readable: true, writable: false });
+}
+
 /** Opens the writing end. @throws the error of open(2); code ENXIO while nobody has it open for reading. */
 export function openFifoWriter(path: string): Socket {
   return socketFor(openSync(path, constants.O_WRONLY | constants.O_NONBLOCK), { readable: false, writable: true });

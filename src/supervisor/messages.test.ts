@@ -59,7 +59,14 @@ test('the runc shim gets its binary, root and cgroup driver, another shim its ow
   };
   const whole = packRuntimeOptions({ type: 'io.containerd.runc.v2', runc: more }, '/root');
   const { $typeName: _, ...said } = fromBinary(RuncOptionsSchema, whole?.value ?? new Uint8Array());
-  assert.deepEqual(said, { ...more, binaryName: '', noPivotRoot: false, systemdCgroup: false });
+  assert.deepEqual(said, {
+    ...more,
+    binaryName: '',
+    noPivotRoot: false,
+    systemdCgroup: false,
+    taskApiAddress: '',
+    taskApiVersion: 0,
+  });
 
   assert.equal(packRuntimeOptions({ type: 'io.containerd.kata.v2' }, '/root'), undefined);
   const others = { Path: 'C:\\"x"', Depth: 3, Fast: true, List: ['a', 1.5], Deep: { 'a b': { c: 'é' } } };

@@ -15,6 +15,8 @@ import { runProgram } from '../sys/process/spawn.js';
 const SHIM_SOCKETS = '/run/containerd/s';
 /** All shims have programs whose names begin so, and the kernel keeps no more of a name. */
 const SHIM = 'containerd-shim';
+/** The names of shims that serve one task after another begin so, where others have the ID of their task. */
+export const POOLED = 'shared-';
 /** A killed process is gone within milliseconds, unless the kernel holds it. */
 const KILL_MS = 5_000;
 const KILL_CHECK_MS = 10;
@@ -90,7 +92,7 @@ export async function removeShimSockets(realm: Realm, id: string): Promise<void>
 export async function findTraces({ taskDirs = [], ...realm }: Realm): Promise<string[]> {
   const shims = await findShims(realm);
   const files = await Promise.all(taskDirs.map(namesIn));
-  return [...new Set([...shims.map(({ id }) => id), ...files.flat()])];
+  return [...new Set([...shims.map(({ id }) => id).filter((id) => !id.startsWith(POOLED)), ...files.flat()])];
 }
 
 /**
@@ -98,7 +100,7 @@ export async function findTraces({ taskDirs = [], ...realm }: Realm): Promise<st
  * meanwhile. The runtime would refuse to make the container again, and so would an older containerd.
  */
 export async function removeOrphans(realm: Realm, isOrphan: (id: string) => boolean): Promise<string[]> {
-  const ended = await endShims(realm, isOrphan);
+  const ended = await endShims(realm, (id) => !id.startsWith(POOLED) && isOrphan(id));
   const states = await deleteStates(realm, isOrphan);
   const dirs = await removeTaskDirs(realm, isOrphan);
   await Promise.all(ended.map((id) => removeShimSockets(realm, id)));

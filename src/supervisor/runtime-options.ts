@@ -10,17 +10,21 @@ import { toToml } from './toml.js';
 
 /** The shim of the reference runtime and its drop-ins. */
 export const RUNC_SHIM = 'io.containerd.runc.v2';
+/** The version of the protocol that shims speak which serve tasks of others. */
+const SHIM_VERSION = 3;
 
 /**
  * Returns the options that the shim gets about its runtime. The runc shim gets the binary, its state directory
  * (containerd appends the namespace) and the cgroup driver. Any other shim gets the type and configuration file of its
  * own options, and all other members as TOML, if there are any.
+ * @param shim the address of the shim that serves the task; only with the runc shim.
  * @throws EngineError invalid when `TypeUrl` or `ConfigPath` is not a string.
  */
 export function packRuntimeOptions(
   runtime: RuntimeChoice,
   runcRoot: string | undefined,
   ioOwner?: Owner,
+  shim?: string,
 ): Any | undefined {
   const { runc = {} } = runtime;
   if (runtime.type === RUNC_SHIM) {
@@ -36,6 +40,7 @@ export function packRuntimeOptions(
       shimCgroup: runc.shimCgroup ?? '',
       criuImagePath: runc.criuImagePath ?? '',
       criuWorkPath: runc.criuWorkPath ?? '',
+      ...(shim !== undefined && { taskApiAddress: shim, taskApiVersion: SHIM_VERSION }),
     });
   }
   if (runtime.options === undefined || Object.keys(runtime.options).length === 0) return undefined;

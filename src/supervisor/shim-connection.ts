@@ -62,6 +62,8 @@ export class ShimConnection {
   #received = Buffer.alloc(0);
   /** Streams of clients have odd numbers. */
   #nextStream = 1;
+  /** Resolves when the shim has ended, or cannot be reached, or `close` was called. */
+  readonly closed: Promise<void>;
 
   /** @param service such as `containerd.task.v2.Task`. */
   constructor(path: string, service: string) {
@@ -69,7 +71,12 @@ export class ShimConnection {
     this.#socket = connect(path);
     this.#socket.on('data', (chunk) => this.#receive(chunk));
     this.#socket.on('error', (error) => this.#fail(error));
-    this.#socket.on('close', () => this.#fail(internal('the shim closed the connection')));
+    this.closed = new Promise((resolve) =>
+      this.#socket.on('close', () => {
+        this.#fail(internal('the shim closed the connection'));
+        resolve();
+      }),
+    );
     // A shim that does not answer must not keep the daemon from ending.
     this.#socket.unref();
   }

@@ -2,6 +2,7 @@
  * The container supervisor: a containerd of our own that is watched and restarted, or the external one that the
  * configuration names. Its tasks are `ready` while the stream of their events is in force and nothing was missed.
  */
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
 import type { Content } from '../ports/content.js';
@@ -115,6 +116,8 @@ class Supervisor implements SupervisorProcess {
       realm: this.#realm,
       heard: this.#heard,
       kept: this.#kept,
+      // The paths of an external containerd and of its shims are unknown.
+      shims: this.#isOurs ? { dir: join(this.#paths.shims, namespace), isDebug: () => options.debug } : undefined,
     });
     this.tasks = this.#tasks;
     // An external one may keep its files from us, or its namespaces from each other.
@@ -147,6 +150,7 @@ class Supervisor implements SupervisorProcess {
         this.#keeper = this.#keepUp(this.#child);
       }
       const stream = await this.#insist(() => this.#subscribe());
+      if (this.#isOurs) await this.#tasks.adoptShims();
       if (this.#isOurs) await this.#endOrphans(unborn);
       void this.#follow(stream);
     } catch (error) {

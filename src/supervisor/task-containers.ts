@@ -1,11 +1,13 @@
 /** containerd's records of containers, which it needs for their tasks: one is made and removed with each task. */
 import type { Logger } from '../ports/logger.js';
 import type { CreateTask, OciSpec } from '../ports/supervisor.js';
+import type { Any } from '@bufbuild/protobuf/wkt';
 import { packOci } from './any.js';
 import { isBrokenOff } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import { Containers } from './proto/gen/containers_pb.js';
 import { packRuntimeOptions, RUNC_SHIM } from './runtime-options.js';
+import type { TakenShim } from './shim-pool.js';
 import { READ, unlessNotFound } from './task-lookup.js';
 
 /** The runc shim that serves a group of this name serves the task, too. Without it, the name is the task's ID. */
@@ -26,17 +28,25 @@ export class TaskContainers {
     this.#runcRoot = runcRoot;
   }
 
-  /** @throws EngineError conflict when there is one of this ID. */
-  async create({ id, spec, runtime, labels, ioOwner, shimOf }: CreateTask): Promise<void> {
-    const options = packRuntimeOptions(runtime, this.#runcRoot, ioOwner);
+  /**
+   * @param shim serves the task. Default: containerd starts one.
+   * @returns the options of the runtime, which the task has, too, if a shim is given.
+   * @throws EngineError conflict when there is one of this ID.
+   */
+  async create(task: CreateTask, shim?: TakenShim): Promise<Any | undefined> {
+    const { id, spec, runtime, labels, ioOwner, shimOf } = task;
+    const options = packRuntimeOptions(runtime, this.#runcRoot, ioOwner, shim?.address);
+    const group = shim === undefined && runtime.type === RUNC_SHIM ? shimOf : undefined;
     const container = {
       id,
       labels: { ...labels },
-      spec: packOci('Spec', shimOf !== undefined && runtime.type === RUNC_SHIM ? inGroup(spec, shimOf) : spec),
+      spec: packOci('Spec', group === undefined ? spec : inGroup(spec, group)),
       runtime: { name: runtime.type, ...(options && { options }) },
+      ...(shim && { sandbox: shim.sandbox }),
     };
     await this.#removals.get(id);
     await this.#service.create({ container });
+    return options;
   }
 
   /**

@@ -2,11 +2,12 @@
  * Finds out how tasks are: containerd is asked, and what it has forgotten or nobody has told it is known by the
  * witnesses of exits.
  */
-import { isEngineError } from '../errors/engine-error.js';
+import { isEngineError, notFound } from '../errors/engine-error.js';
 import type { ProcessRef } from './exit-watch.js';
 import type { UnaryClient } from './grpc-connection.js';
 import type { HeardExits } from './heard-exits.js';
 import type { KeptInits } from './kept-inits.js';
+import { decodeMetrics, type CgroupMetrics } from './metrics.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 import type { Tasks } from './proto/gen/tasks_pb.js';
 
@@ -58,6 +59,14 @@ export class TaskLookup {
     const answer = await unlessNotFound(this.#tasks.get({ containerId: id, execId }, READ));
     if (answer?.process !== undefined) return this.#corrected(answer.process, execId);
     return heard.get({ id, execId }) ?? (execId === '' ? kept?.get(id) : undefined);
+  }
+
+  /** Returns what the control group of a task counts. @throws EngineError not-found when there is none. */
+  async metrics(id: string, timeoutMs: number): Promise<CgroupMetrics> {
+    const { metrics } = await this.#tasks.metrics({ filters: [`id==${id}`] }, { timeoutMs });
+    const data = metrics[0]?.data;
+    if (data === undefined) throw notFound(`no statistics for task ${id}`);
+    return decodeMetrics(data);
   }
 
   /** Others guess how a process has ended when its shim was lost, but the kernel knows it. */

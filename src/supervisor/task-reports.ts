@@ -3,16 +3,19 @@ import type { Logger } from '../ports/logger.js';
 import type { TaskEvent } from '../ports/supervisor.js';
 import type { ExitWatch } from './exit-watch.js';
 import type { KeptInits } from './kept-inits.js';
+import { hadOomKill } from './metrics.js';
+import type { TaskLookup } from './task-lookup.js';
 
 const SIGKILLED = 128 + 9;
+/** For a read that holds up the report of an exit. */
+const OOM_TIMEOUT_MS = 1_000;
 
 export interface TaskReportsOptions {
   readonly logger: Logger;
   readonly exits: ExitWatch;
   /** Exits that the kernel knows. */
   readonly kept?: KeptInits | undefined;
-  /** Tells whether the kernel has killed a process of the task for lack of memory. */
-  readonly hadOomKill: (id: string) => Promise<boolean>;
+  readonly lookup: Pick<TaskLookup, 'metrics'>;
 }
 
 export class TaskReports {
@@ -69,7 +72,7 @@ export class TaskReports {
    * than the exit, but the kernel's counter knows at once.
    */
   async #emitKill(exit: TaskEvent): Promise<void> {
-    const isOom = await this.#options.hadOomKill(exit.id).catch(() => false);
+    const isOom = await this.#options.lookup.metrics(exit.id, OOM_TIMEOUT_MS).then(hadOomKill, () => false);
     if (isOom) this.#emit({ type: 'oom', id: exit.id });
     this.#emit(exit);
   }

@@ -3,10 +3,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService } from '../ports/supervisor.js';
+import type { Any } from '@bufbuild/protobuf/wkt';
 import { CgroupMoves } from '../sys/process/cgroup-moves.js';
 import { packOci } from './any.js';
 import { deferred, type Deferred } from './deferred.js';
-import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import { ExitWatch, type ProcessRef } from './exit-watch.js';
 import { InitWatch } from './init-watch.js';
 import { FailedCreations } from './failed-creations.js';
@@ -14,12 +14,15 @@ import { isBrokenOff, isShimLost } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import type { HeardExits } from './heard-exits.js';
 import type { KeptInits } from './kept-inits.js';
-import { decodeMetrics, hadOomKill, type CgroupMetrics } from './metrics.js';
+import { LostExits } from './lost-exits.js';
+import type { CgroupMetrics } from './metrics.js';
 import { endShims, hasState, removeOrphans, removeShimSockets, type Realm } from './orphans.js';
+import type { ShimPlace } from './pooled-shim.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { RUNC_SHIM } from './runtime-options.js';
+import { ShimPool } from './shim-pool.js';
 import { TaskContainers } from './task-containers.js';
 import { taskInfo } from './task-info.js';
 import { groupOf, type UnbornTask } from './unborn-tasks.js';
@@ -27,8 +30,6 @@ import { READ, TaskLookup, unlessNotFound, type Witnesses } from './task-lookup.
 import { TaskReports } from './task-reports.js';
 
 const SIGKILL = 9;
-// For a read that holds up the report of an exit.
-const OOM_TIMEOUT_MS = 1_000;
 // After SIGKILL; should the exit not come, the deletion is only slower.
 const EXIT_TIMEOUT_MS = 1_000;
 
@@ -37,6 +38,8 @@ export interface TaskServiceOptions extends Witnesses {
   readonly logger: Logger;
   /** Finds the shims of these tasks, and the directory where their runtime keeps its state. */
   readonly realm: Realm;
+  /** Where shims are that serve one task after another. Default: each task has its own. */
+  readonly shims?: (Omit<ShimPlace, 'realm'> & { readonly isDebug: () => boolean }) | undefined;
 }
 
 /** The port's tasks. Whoever owns the event stream feeds `report` and, after each new subscription, `reconcile`. */
@@ -51,16 +54,18 @@ export class ContainerdTasks implements TaskService {
   readonly #kept: KeptInits | undefined;
   readonly #lookup: TaskLookup;
   readonly #exits = new ExitWatch();
-  readonly #inits = new InitWatch({ ask: (id) => this.#hasTold(id), lost: (id) => this.#endLost(id) });
+  readonly #inits = new InitWatch({ ask: (id) => this.#lost.hasTold(id), lost: (id) => this.#lost.end(id) });
   readonly #reports: TaskReports;
+  readonly #lost: LostExits;
   readonly #cgroupMoves = new CgroupMoves();
   /** Tasks that were created but not started, with the promise of their exit, which concerns nobody else. */
   readonly #unstarted = new Map<string, Deferred<void>>();
   /** Tasks that are served by the shims of others. */
   readonly #shims = new Map<string, string>();
+  readonly #pool: ShimPool | undefined;
   readonly #failed: FailedCreations;
 
-  constructor({ connection, logger, realm, heard, kept }: TaskServiceOptions) {
+  constructor({ connection, logger, realm, heard, kept, shims }: TaskServiceOptions) {
     this.containers = new TaskContainers(connection, logger, realm.runcRoot);
     this.#tasks = connection.unary(Tasks);
     this.#version = connection.unary(Version);
@@ -74,20 +79,34 @@ export class ContainerdTasks implements TaskService {
       this.#forget(id);
     };
     this.#failed = new FailedCreations({ logger, remove });
-    const hadKill = (id: string) => this.#metrics(id, OOM_TIMEOUT_MS).then(hadOomKill);
-    this.#reports = new TaskReports({ logger, exits: this.#exits, kept, hadOomKill: hadKill });
+    const common = { logger, heard, kept, exits: this.#exits, lookup: this.#lookup };
+    this.#reports = new TaskReports(common);
+    this.#lost = new LostExits({
+      ...common,
+      reports: this.#reports,
+      report: (event) => this.report(event),
+      endShim: (id) => this.#endShim(id),
+      remove: (id) => this.#removeForgotten(id, true),
+      unwatch: (id) => this.#inits.remove(id),
+    });
+    const lost = (id: string): void => {
+      // One that is just being created fails, and who creates it clears up.
+      if (this.#exits.has({ id, execId: '' }) || this.#unstarted.has(id)) void this.#lost.shimEnded(id);
+    };
+    this.#pool = shims && new ShimPool({ ...shims, realm, connection, logger, lost });
   }
 
   async create(request: CreateTask): Promise<{ pid: number }> {
     const { id, stdio, shimOf, runtime } = request;
     const unborn = { id, group: groupOf(request.spec) };
     await this.#failed.clear(id);
-    await this.#createContainer(request, unborn);
-    if (shimOf !== undefined && runtime.type === RUNC_SHIM) this.#shims.set(id, shimOf);
+    const options = await this.#createContainer(request, unborn);
+    if (options === undefined && shimOf !== undefined && runtime.type === RUNC_SHIM) this.#shims.set(id, shimOf);
     this.#heard.forget(id);
     this.#kept?.remove(id);
     try {
-      const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create({ containerId: id, ...stdio }));
+      const task = { containerId: id, ...stdio, ...(options && { options }) };
+      const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create(task));
       this.#unstarted.set(id, deferred());
       this.#inits.add(id, pid, { mayBeGone: false });
       // The processes of other shims are no containers, and may end with other codes.
@@ -187,6 +206,7 @@ export class ContainerdTasks implements TaskService {
     // containerd would let the container go first, and its task could then be reached by nobody.
     const deleted = await unlessNotFound(this.#tasks.delete({ containerId: id }));
     if (deleted === undefined) await this.#removeForgotten(id, isBroken);
+    else this.#pool?.giveBack(id);
     this.containers.remove(id);
   }
 
@@ -212,21 +232,22 @@ export class ContainerdTasks implements TaskService {
   }
 
   metrics(id: string): Promise<CgroupMetrics> {
-    return this.#metrics(id, READ.timeoutMs);
+    return this.#lookup.metrics(id, READ.timeoutMs);
   }
 
-  async #metrics(id: string, timeoutMs: number): Promise<CgroupMetrics> {
-    const { metrics } = await this.#tasks.metrics({ filters: [`id==${id}`] }, { timeoutMs });
-    const data = metrics[0]?.data;
-    if (data === undefined) throw notFound(`no statistics for task ${id}`);
-    return decodeMetrics(data);
-  }
-
-  /** Closes files; tasks that are made afterwards take longer. */
-  close(): Promise<void> {
+  /** Closes files and ends what no task needs; tasks that are made afterwards take longer. */
+  async close(): Promise<void> {
     this.#inits.close();
     this.#kept?.close();
-    return this.#cgroupMoves.close();
+    await Promise.all([this.#pool?.close(), this.#cgroupMoves.close()]);
+  }
+
+  /** Takes over the shims that an earlier daemon has left, and removes the tasks whose shims have ended meanwhile. */
+  async adoptShims(): Promise<void> {
+    for (const id of (await this.#pool?.adopt()) ?? []) {
+      await this.clear(id);
+      await this.#kept?.exitCodeSoon(id);
+    }
   }
 
   /** Returns the processes whose exit was not reported yet. */
@@ -259,6 +280,7 @@ export class ContainerdTasks implements TaskService {
    */
   async reconcile(): Promise<void> {
     await this.#failed.clearAll();
+    if (this.#pool !== undefined) this.#pool.use((await this.version()).version);
     const { tasks } = await this.#tasks.list({}, READ);
     const inits = new Map(tasks.map((process) => [process.id, process]));
     const missed = this.#exits.awaited().map(async (process) => {
@@ -266,7 +288,7 @@ export class ContainerdTasks implements TaskService {
       try {
         const found = (execId === '' ? inits.get(id) : undefined) ?? (await this.#lookup.find(process));
         if (found !== undefined && found.status !== Status.STOPPED) return;
-        this.#reportFound(process, found);
+        this.#lost.reportFound(process, found);
       } catch (error) {
         this.#logger.warn({ id, execId, err: error }, 'cannot ask for the state of a process');
       }
@@ -274,16 +296,27 @@ export class ContainerdTasks implements TaskService {
     await Promise.all(missed);
   }
 
-  async #createContainer(task: CreateTask, unborn: UnbornTask): Promise<void> {
+  /** Returns the options that the task gets as well when it is served by a shim of the pool. */
+  async #createContainer(task: CreateTask, unborn: UnbornTask): Promise<Any | undefined> {
     const { id } = task;
+    const create = async (): Promise<Any | undefined> => {
+      const shim = await this.#pool?.take(task);
+      try {
+        const options = await this.containers.create(task, shim);
+        return shim && options;
+      } catch (error) {
+        if (shim !== undefined) this.#pool?.giveBack(id);
+        throw error;
+      }
+    };
     try {
-      await this.containers.create(task);
+      return await create();
     } catch (error) {
       if (isEngineError(error, 'unavailable')) this.#failed.breakOff(unborn);
       if (!isEngineError(error, 'conflict')) throw error;
       // Left by an earlier life of the daemon. A task that still runs refuses this, and so the creation.
       await this.delete(id);
-      await this.containers.create(task);
+      return create();
     }
   }
 
@@ -311,10 +344,18 @@ export class ContainerdTasks implements TaskService {
    * all processes.
    */
   async #removeForgotten(id: string, isBroken: boolean): Promise<void> {
+    await this.#pool?.discard(id, isBroken);
     if (!isBroken && !hasState(this.#realm, id)) return removeShimSockets(this.#realm, id);
     const found = await removeOrphans(this.#realm, (other) => other === id);
     await removeShimSockets(this.#realm, id);
     if (found.length > 0) this.#logger.info({ id }, 'removed what containerd had forgotten of a task');
+  }
+
+  /** Ends the shim of a task. containerd cleans up after those that it has started itself. */
+  async #endShim(id: string): Promise<void> {
+    if (await this.#pool?.discard(id, true)) return this.#removeForgotten(id, true);
+    const shim = this.#shims.get(id) ?? id;
+    await endShims(this.#realm, (other) => other === shim);
   }
 
   /** A caller that is told about a living task will also be told about its exit. */
@@ -332,45 +373,6 @@ export class ContainerdTasks implements TaskService {
     return info;
   }
 
-  /** Reports the exit of a task whose process has ended, if containerd knows it; returns whether it is reported. */
-  async #hasTold(id: string): Promise<boolean> {
-    const init = { id, execId: '' };
-    if (!this.#exits.has(init)) return true;
-    const found = await this.#lookup.find(init);
-    if (found !== undefined && found.status !== Status.STOPPED) return false;
-    this.#reportFound(init, found);
-    return true;
-  }
-
-  /** Ends a task whose shim has lost its exit. Without the shim, containerd cleans up after it. */
-  async #endLost(id: string): Promise<void> {
-    this.#logger.warn({ id }, 'the shim does not tell the exit of a task whose process has ended; ending the shim');
-    const shim = this.#shims.get(id) ?? id;
-    await this.#reportLost(id, async () => void (await endShims(this.#realm, (other) => other === shim)));
-  }
-
-  /**
-   * Reports an exit that nobody tells, with the code that the kernel knows. The process may live as long as `end` has
-   * not ended it; then somebody else becomes its parent, and waits for it.
-   */
-  async #reportLost(id: string, end: () => Promise<void>): Promise<void> {
-    this.#inits.remove(id);
-    const exit = { type: 'exit', id, execId: '', pid: 0, exit: exitStatus(UNKNOWN_EXIT_CODE, undefined) } as const;
-    const ended = async (): Promise<TaskEvent> => {
-      await end();
-      const exitCode = (await this.#kept?.exitCodeSoon(id)) ?? UNKNOWN_EXIT_CODE;
-      return { ...exit, exit: { ...exit.exit, exitCode } };
-    };
-    await this.#reports.passAfter(ended, exit);
-  }
-
-  #reportFound({ id, execId }: ProcessRef, found: Process | undefined): void {
-    if (found === undefined && execId === '' && this.#kept?.has(id) === true)
-      return void this.#reportLost(id, () => this.#removeForgotten(id, true));
-    const exit = exitStatus(found?.exitStatus ?? UNKNOWN_EXIT_CODE, found?.exitedAt);
-    this.report({ type: 'exit', id, execId, pid: found?.pid ?? 0, exit });
-  }
-
   /**
    * Awaits a call to the shim of a task. When somebody has killed the shim, containerd kills the task as soon as it has
    * noticed that, and reports its exit: until then, the task has ended for all callers.
@@ -380,13 +382,16 @@ export class ContainerdTasks implements TaskService {
       return await call;
     } catch (error) {
       if (!isShimLost(error)) throw error;
-      const hasEnded = await this.#lookup.find({ id, execId: '' }).then(
-        (task) => task === undefined || task.status === Status.STOPPED,
-        () => false,
-      );
-      if (!hasEnded) throw error;
+      if (!(await this.#hasEnded(id))) throw error;
       const { details } = error;
       throw notFound(`the shim of task ${id} has ended`, { cause: error, details });
     }
+  }
+
+  /** Tells whether a task whose shim does not answer counts as ended. */
+  async #hasEnded(id: string): Promise<boolean> {
+    if (this.#pool?.hasLost(id) === true) return true;
+    const task = await this.#lookup.find({ id, execId: '' }).catch(() => ({ status: Status.UNKNOWN }));
+    return task === undefined || task.status === Status.STOPPED;
   }
 }

@@ -15,10 +15,10 @@ import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
-import { processesOf } from '../support/leftovers.js';
 import { buildImage, buildLayer, busyboxEntries, generatedLayer } from '../support/image-builder.js';
 import { startLyingRegistry } from '../support/lying-registry.js';
 import { pull } from '../support/pulls.js';
+import { shimsOf } from '../support/shim-of.js';
 import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
@@ -127,9 +127,9 @@ test('a running container lives on, its state is true and its log is whole', asy
 });
 
 test('a container whose shim answers late lives on', async () => {
-  await ok('run', '-d', '--name', 'slow', registry.reference, 'sleep', '1000');
+  const id = await ok('run', '-d', '--name', 'slow', registry.reference, 'sleep', '1000');
   const { Pid } = await stateOf('slow');
-  const shim = processesOf(engine.dir).find(({ command }) => command.includes('containerd-shim'));
+  const [shim] = shimsOf(engine.dir, id);
   assert.ok(shim);
   await engine.stop('SIGKILL');
   process.kill(shim.pid, 'SIGSTOP');

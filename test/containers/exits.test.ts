@@ -17,7 +17,8 @@ import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { callJson } from '../support/http.js';
 import { KERNEL_TELLS_EXITS } from '../support/kernel-tells-exits.js';
-import { processesOf } from '../support/leftovers.js';
+import { processesOf, type ProcessInfo } from '../support/leftovers.js';
+import { shimsOf } from '../support/shim-of.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { waitFor } from '../support/wait.js';
 
@@ -86,10 +87,14 @@ async function start(gate: string): Promise<Ending> {
   return { id, code };
 }
 
-/** Kills the process that is called so and has `id`, if any, on its command line. It may be gone already. */
-function killProcess(name: RegExp, id = ''): void {
-  for (const { pid, command } of processesOf(engine.dir)) {
-    if (!name.test(command) || !command.includes(id)) continue;
+/** Kills the processes that are called so. */
+function killProcess(name: RegExp): void {
+  killAll(processesOf(engine.dir).filter(({ command }) => name.test(command)));
+}
+
+/** Kills processes, which may be gone already. */
+function killAll(processes: readonly ProcessInfo[]): void {
+  for (const { pid } of processes) {
     try {
       process.kill(pid, 'SIGKILL');
     } catch (error) {
@@ -101,7 +106,7 @@ function killProcess(name: RegExp, id = ''): void {
 async function kill(witness: Witness, { id }: Ending): Promise<void> {
   if (witness === 'daemon') await engine.stop('SIGKILL');
   else if (witness === 'containerd') killProcess(/^\S*containerd --config /);
-  else killProcess(/^\S*containerd-shim-/, id);
+  else killAll(shimsOf(engine.dir, id));
 }
 
 /**

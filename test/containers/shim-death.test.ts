@@ -16,6 +16,7 @@ import type { Engine } from '../support/engine.js';
 import { call, callJson } from '../support/http.js';
 import { containerCgroups, processesOf } from '../support/leftovers.js';
 import { KERNEL_TELLS_EXITS } from '../support/kernel-tells-exits.js';
+import { shimsOf } from '../support/shim-of.js';
 import { killUnseen } from '../support/traced-process.js';
 import { waitFor } from '../support/wait.js';
 
@@ -127,9 +128,7 @@ function cgroupsOf(pid: number): string[] {
 }
 
 function killShim(id: string, signal: NodeJS.Signals = 'SIGKILL'): void {
-  const shims = processesOf(engine.dir).filter(
-    ({ command }) => /^\S*containerd-shim-/.test(command) && command.includes(id),
-  );
+  const shims = shimsOf(engine.dir, id);
   assert.equal(shims.length, 1);
   for (const { pid } of shims) process.kill(pid, signal);
 }

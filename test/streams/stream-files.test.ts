@@ -2,7 +2,7 @@
  * Files that streams of containers have on the disk are removed, even if the processes that should do it are killed.
  */
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
@@ -12,6 +12,7 @@ import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
+import { shimsOf } from '../support/shim-of.js';
 import { waitFor } from '../support/wait.js';
 
 const PATIENCE_MS = 60_000;
@@ -30,15 +31,9 @@ const execsOf = (id: string): string[] =>
 const run = (): Promise<string> => engineOk(engine, ['run', '-d', '--network', 'none', image, 'sleep', '100000']);
 
 function shimOf(id: string): number {
-  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
-    try {
-      const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-      if (words[0]?.includes('shim') === true && words[words.indexOf('-id') + 1] === id) return Number(pid);
-    } catch {
-      // It has ended meanwhile.
-    }
-  }
-  throw new Error(`container ${id} has no shim`);
+  const [shim] = shimsOf(engine.dir, id);
+  if (shim === undefined) throw new Error(`container ${id} has no shim`);
+  return shim.pid;
 }
 
 test('the kill of a shim ends its execs and leaves no FIFO', async () => {

@@ -26,7 +26,7 @@ export async function withHiddenEnvironment(
     `case " $* " in *" create "*) ln -sf ${quoted(whole)} config.json || exit ;; esac`,
     `exec ${quoted(runtime.binaryName ?? 'runc')} "$@"`,
   ];
-  return { ...runtime, binaryName: await place.file(`${script.join('\n')}\n`, 0o700, ROOT) };
+  return { ...runtime, takesAnyShim: false, binaryName: await place.file(`${script.join('\n')}\n`, 0o700, ROOT) };
 }
 
 function withVariables(process: unknown, env: readonly string[]): unknown {

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file runc_options.proto.
  */
 export const file_runc_options: GenFile = /*@__PURE__*/
-  fileDesc("ChJydW5jX29wdGlvbnMucHJvdG8SEmNvbnRhaW5lcmQucnVuYy52MSLZAQoHT3B0aW9ucxIVCg1ub19waXZvdF9yb290GAEgASgIEhYKDm5vX25ld19rZXlyaW5nGAIgASgIEhMKC3NoaW1fY2dyb3VwGAMgASgJEg4KBmlvX3VpZBgEIAEoDRIOCgZpb19naWQYBSABKA0SEwoLYmluYXJ5X25hbWUYBiABKAkSDAoEcm9vdBgHIAEoCRIWCg5zeXN0ZW1kX2Nncm91cBgJIAEoCBIXCg9jcml1X2ltYWdlX3BhdGgYCiABKAkSFgoOY3JpdV93b3JrX3BhdGgYCyABKAliBnByb3RvMw");
+  fileDesc("ChJydW5jX29wdGlvbnMucHJvdG8SEmNvbnRhaW5lcmQucnVuYy52MSKNAgoHT3B0aW9ucxIVCg1ub19waXZvdF9yb290GAEgASgIEhYKDm5vX25ld19rZXlyaW5nGAIgASgIEhMKC3NoaW1fY2dyb3VwGAMgASgJEg4KBmlvX3VpZBgEIAEoDRIOCgZpb19naWQYBSABKA0SEwoLYmluYXJ5X25hbWUYBiABKAkSDAoEcm9vdBgHIAEoCRIWCg5zeXN0ZW1kX2Nncm91cBgJIAEoCBIXCg9jcml1X2ltYWdlX3BhdGgYCiABKAkSFgoOY3JpdV93b3JrX3BhdGgYCyABKAkSGAoQdGFza19hcGlfYWRkcmVzcxgMIAEoCRIYChB0YXNrX2FwaV92ZXJzaW9uGA0gASgNYgZwcm90bzM");
 
 /**
  * @generated from message containerd.runc.v1.Options
@@ -65,6 +65,18 @@ export type Options = Message<"containerd.runc.v1.Options"> & {
    * @generated from field: string criu_work_path = 11;
    */
   criuWorkPath: string;
+
+  /**
+   * Since containerd 2.0: the shim that serves the task, as in ttrpc+unix:///run/x.
+   *
+   * @generated from field: string task_api_address = 12;
+   */
+  taskApiAddress: string;
+
+  /**
+   * @generated from field: uint32 task_api_version = 13;
+   */
+  taskApiVersion: number;
 };
 
 /**
