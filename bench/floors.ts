@@ -71,10 +71,7 @@ const ACTIONS: readonly Action[] = [
       [SOCKET, 0.5],
       [WRITE, 1],
     ],
-    client: [
-      [READ, 1],
-      [SOCKET, 0.5],
-    ],
+    client: [[SOCKET, 0.5]],
   },
   {
     metric: 'cp 1 GB out of a container',
@@ -82,10 +79,7 @@ const ACTIONS: readonly Action[] = [
       [READ, 1],
       [SOCKET, 0.5],
     ],
-    client: [
-      [SOCKET, 0.5],
-      [WRITE, 1],
-    ],
+    client: [[SOCKET, 0.5]],
   },
 ];
 
