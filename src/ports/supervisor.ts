@@ -57,6 +57,12 @@ export interface CreateTask {
   readonly shimOf?: string | undefined;
 }
 
+export interface CreatedTask {
+  readonly pid: number;
+  /** Its shim serves other tasks when this one is deleted, without `shimOf`. */
+  readonly hasReusedShim: boolean;
+}
+
 /** FIFO paths handed to the shim. Empty string: not wanted. With a terminal `stderr` is ''. */
 export interface StdioPaths {
   readonly stdin: string;
@@ -110,7 +116,7 @@ export interface TaskService {
    * Creates the container and its task (runc create). Its exit is watched before the first instruction runs. It cannot
    * be cancelled. On failure nothing is left in the supervisor.
    */
-  create(request: CreateTask): Promise<{ pid: number }>;
+  create(request: CreateTask): Promise<CreatedTask>;
   /** Starts a created task; resolves when the runtime has returned. The exit event may arrive first. */
   start(id: string): Promise<void>;
   /**

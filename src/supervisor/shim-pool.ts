@@ -10,7 +10,7 @@ import type { Logger } from '../ports/logger.js';
 import type { CreateTask } from '../ports/supervisor.js';
 import { isAtLeast, parseVersion, type Version } from '../text/version.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
-import { endShims, POOLED } from './orphans.js';
+import { endShims, findShims, POOLED } from './orphans.js';
 import { forgetShims, PooledShim, pooledShims, shimLogIn, type ShimPlace } from './pooled-shim.js';
 import { Store } from './proto/gen/sandbox_store_pb.js';
 import { RUNC_SHIM } from './runtime-options.js';
@@ -133,6 +133,7 @@ export class ShimPool {
     if (names.length === 0) return [];
     this.#log.open();
     const tasks = await this.#tasksByAddress();
+    const living = new Set((await findShims(this.#options.realm)).map(({ id }) => id));
     const dead: string[] = [];
     const serving = new Set<string>();
     await Promise.all(
@@ -143,8 +144,15 @@ export class ShimPool {
         try {
           this.#busy.set(id, await PooledShim.found(this.#options, name, this.#ended));
           serving.add(name);
-        } catch {
-          dead.push(id);
+        } catch (error) {
+          if (living.has(name)) {
+            // Its socket may be where only its containerd finds it.
+            serving.add(name);
+            this.#options.logger.warn(
+              { id, shim: name, reason: messageOf(error) },
+              'nobody watches the shim of a task',
+            );
+          } else dead.push(id);
         }
       }),
     );

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import type { CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService } from '../ports/supervisor.js';
+import type { CreatedTask, CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService } from '../ports/supervisor.js';
 import type { Any } from '@bufbuild/protobuf/wkt';
 import { CgroupMoves } from '../sys/process/cgroup-moves.js';
 import { packOci } from './any.js';
@@ -96,7 +96,7 @@ export class ContainerdTasks implements TaskService {
     this.#pool = shims && new ShimPool({ ...shims, realm, connection, logger, lost });
   }
 
-  async create(request: CreateTask): Promise<{ pid: number }> {
+  async create(request: CreateTask): Promise<CreatedTask> {
     const { id, stdio, shimOf, runtime } = request;
     const unborn = { id, group: groupOf(request.spec) };
     await this.#failed.clear(id);
@@ -111,7 +111,7 @@ export class ContainerdTasks implements TaskService {
       this.#inits.add(id, pid, { mayBeGone: false });
       // The processes of other shims are no containers, and may end with other codes.
       if (runtime.type === RUNC_SHIM) this.#kept?.add(id, pid);
-      return { pid };
+      return { pid, hasReusedShim: options !== undefined };
     } catch (error) {
       if (isBrokenOff(error)) this.#failed.breakOff(unborn);
       await this.#failed.remove(unborn);

@@ -47,9 +47,11 @@ async function refused(instructions: string, ...args: readonly string[]): Promis
 const failure = (instructions: string, ...args: readonly string[]): Promise<string> =>
   refused(`FROM ${image}\n${instructions}\n`, ...args);
 
-/** Command lines of the shims of steps. */
+/** Command lines of the shims of steps. Shims of others may wait for the next container. */
 const shims = (): string[] =>
-  processesOf(engine.dir).flatMap(({ command }) => (/^\S*containerd-shim-\S+ -/.test(command) ? [command] : []));
+  processesOf(engine.dir).flatMap(({ command }) =>
+    /^\S*containerd-shim-\S+ -/.test(command) && !command.includes(' -id shared-') ? [command] : [],
+  );
 
 /** Names below the directories that steps use, of which there is nothing between builds. */
 function remains(): string[] {
@@ -168,8 +170,7 @@ describe('RUN', { skip }, () => {
     // The shim of the first step serves the second.
     await waitFor('the first step to go', () => readdirSync(join(engine.dir, 'exec/io')).length === 1);
     const [second = ''] = readdirSync(join(engine.dir, 'exec/io'));
-    assert.equal(shims().length, 1);
-    assert.ok(!shims().join().includes(second));
+    assert.ok(shims().length <= 1 && !shims().join().includes(second), shims().join('\n'));
     assert.deepEqual(await callJson(engine.socketPath, 'GET', '/containers/json?all=1'), []);
     assert.notDeepEqual(remains(), []);
     session.kill('SIGINT');

@@ -2,8 +2,9 @@
  * The shim of the RUNs of a build. To start one and to end it takes a third of the processor time of a short RUN, so
  * the first task that is made keeps its shim until the build ends, and the tasks after it are served by that one, too.
  * Those that are made at the same time as the first have their own.
+ * Where shims serve one task after another anyway, nothing has to be kept for that.
  */
-import type { CreateTask, TaskService } from '../../../ports/supervisor.js';
+import type { CreatedTask, CreateTask, TaskService } from '../../../ports/supervisor.js';
 
 export class SharedShim {
   /** The first task. It is deleted after the last one was made, so its shim never ends while another one is made. */
@@ -16,10 +17,10 @@ export class SharedShim {
    * @param isAlone gives it its own shim, as its runtime ends with its step, or wants to be called in its directory: a
    * shim calls each one in that of its first task.
    */
-  async create(task: CreateTask, isAlone: boolean): Promise<{ readonly pid: number }> {
+  async create(task: CreateTask, isAlone: boolean): Promise<CreatedTask> {
     if (isAlone) return this.tasks.create(task);
     const made = await this.tasks.create({ ...task, shimOf: this.#keeper });
-    this.#keeper ??= task.id;
+    if (!made.hasReusedShim) this.#keeper ??= task.id;
     return made;
   }
 

@@ -36,14 +36,6 @@ const COPIES: readonly TableCase[] = [
   { name: 'typed: to the place where it stands', dockerfile: scratch('COPY package.json .', 'COPY src .') },
   { name: 'typed: to a place that ends in a dot', dockerfile: scratch('COPY src /x/.', 'COPY run.sh /x/y/.') },
   {
-    name: 'typed: files of an image for another one',
-    dockerfile: scratch(
-      `COPY --from=${BASE} /bin/busybox /bin/busybox`,
-      'RUN ["/bin/busybox", "mkdir", "-p", "/a/b"]',
-      'RUN ["/bin/busybox", "sh", "-c", "echo $PATH > /a/b/c"]',
-    ),
-  },
-  {
     name: 'typed: a user of its own',
     dockerfile: shell(
       'ARG UID=1000',
