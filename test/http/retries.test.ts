@@ -13,9 +13,9 @@ import type { Engine } from '../support/engine.js';
 import { startEngineWithRegistry, type EngineWithRegistry } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, jsonLines, open, type Reply } from '../support/http.js';
-import { processesOf } from '../support/leftovers.js';
 import { randomNumbers } from '../support/random-numbers.js';
 import { startRepeatingProxy } from '../support/repeating-proxy.js';
+import { shimsOf } from '../support/shim-of.js';
 import { waitFor } from '../support/wait.js';
 
 const LIVES = Number(process.env['LIVES_COUNT'] ?? 6);
@@ -216,7 +216,7 @@ test('a daemon that dies between what it does and what it notes tells each event
   await hangAt('container.removing', 'after', () => remove(removed));
   await hangAt('container.creating', 'after', () => create('created'));
   await hangAt('container.starting', 'after', () => start(started));
-  const shim = processesOf(engine.dir).find(({ command }) => command.includes(`-id ${signalled}`));
+  const [shim] = shimsOf(engine.dir, signalled);
   assert.ok(shim);
   process.kill(shim.pid, 'SIGSTOP');
   const signal = (): Promise<Reply> => post(`/containers/${signalled}/kill?signal=WINCH`, 'winch');
