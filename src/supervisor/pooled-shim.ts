@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { internal } from '../errors/engine-error.js';
 import { runProgram } from '../sys/process/spawn.js';
 import { endShims, POOLED, removeShimSockets, type Realm } from './orphans.js';
-import { ConnectResponseSchema, ShutdownResponseSchema } from './proto/gen/shim_pb.js';
+import { ShutdownResponseSchema } from './proto/gen/shim_pb.js';
 import { shimAddress, type ShimAddress } from './shim-address.js';
 import { ShimConnection } from './shim-connection.js';
 
@@ -93,13 +93,13 @@ export class PooledShim {
     }
   }
 
-  /** Connects to one that an earlier daemon has started. It must have an address. */
+  /** Connects to one that an earlier daemon has started. @throws EngineError, or the error of connect(2). */
   static async found(place: ShimPlace, name: string, ended: (shim: PooledShim) => void): Promise<PooledShim> {
     const address = await shimAddress(join(place.dir, name));
     if (address === undefined) throw internal('the shim has left no address');
     const shim = new PooledShim(place, name, address, ended);
     try {
-      await shim.#connection.ask('Connect', ConnectResponseSchema, { id: name, execId: '' });
+      await shim.#connection.opened;
     } catch (error) {
       shim.leave();
       throw error;

@@ -1,5 +1,6 @@
 /** Calls a shim directly, past containerd, in ttrpc: each frame is a head of ten bytes and a message. */
 import { create, fromBinary, toBinary, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
+import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { internal } from '../errors/engine-error.js';
 import { ProcessRequestSchema, RpcRequestSchema, RpcResponseSchema } from './proto/gen/shim_pb.js';
@@ -62,6 +63,8 @@ export class ShimConnection {
   #received = Buffer.alloc(0);
   /** Streams of clients have odd numbers. */
   #nextStream = 1;
+  /** Resolves when the kernel has connected it, whatever the shim does. */
+  readonly opened: Promise<void>;
   /** Resolves when the shim has ended, or cannot be reached, or `close` was called. */
   readonly closed: Promise<void>;
 
@@ -71,6 +74,8 @@ export class ShimConnection {
     this.#socket = connect(path);
     this.#socket.on('data', (chunk) => this.#receive(chunk));
     this.#socket.on('error', (error) => this.#fail(error));
+    this.opened = once(this.#socket, 'connect').then(() => undefined);
+    this.opened.catch(() => undefined);
     this.closed = new Promise((resolve) =>
       this.#socket.on('close', () => {
         this.#fail(internal('the shim closed the connection'));

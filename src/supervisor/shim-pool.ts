@@ -77,8 +77,8 @@ export class ShimPool {
    */
   async take({ id, runtime, spec }: CreateTask): Promise<TakenShim | undefined> {
     if (!this.#isUsable || runtime.type !== RUNC_SHIM || runtime.takesAnyShim !== true) return undefined;
-    // The runtime calls some of them where the shim is.
-    if (spec['hooks'] !== undefined) return undefined;
+    // The runtime calls some hooks where the shim is. One that serves a task of this ID already is not ours to forget.
+    if (spec['hooks'] !== undefined || this.#busy.has(id)) return undefined;
     try {
       this.#sandbox ??= this.#makeSandbox();
       await this.#sandbox;

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file shim.proto.
  */
 export const file_shim: GenFile = /*@__PURE__*/
-  fileDesc("CgpzaGltLnByb3RvEhJjb250YWluZXJkLnRhc2sudjMiLQoOUHJvY2Vzc1JlcXVlc3QSCgoCaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCSLaAQoNU3RhdGVSZXNwb25zZRIKCgJpZBgBIAEoCRILCgNwaWQYAyABKA0SKwoGc3RhdHVzGAQgASgOMhsuY29udGFpbmVyZC52MS50eXBlcy5TdGF0dXMSDQoFc3RkaW4YBSABKAkSDgoGc3Rkb3V0GAYgASgJEg4KBnN0ZGVychgHIAEoCRIQCgh0ZXJtaW5hbBgIIAEoCBITCgtleGl0X3N0YXR1cxgJIAEoDRItCglleGl0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlIKDFdhaXRSZXNwb25zZRITCgtleGl0X3N0YXR1cxgBIAEoDRItCglleGl0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiMKD0Nvbm5lY3RSZXNwb25zZRIQCghzaGltX3BpZBgBIAEoDSISChBTaHV0ZG93blJlc3BvbnNlIj4KClJwY1JlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIOCgZtZXRob2QYAiABKAkSDwoHcGF5bG9hZBgDIAEoDCIqCglScGNTdGF0dXMSDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJIk0KC1JwY1Jlc3BvbnNlEi0KBnN0YXR1cxgBIAEoCzIdLmNvbnRhaW5lcmQudGFzay52My5ScGNTdGF0dXMSDwoHcGF5bG9hZBgCIAEoDGIGcHJvdG8z", [file_google_protobuf_timestamp, file_task_types]);
+  fileDesc("CgpzaGltLnByb3RvEhJjb250YWluZXJkLnRhc2sudjMiLQoOUHJvY2Vzc1JlcXVlc3QSCgoCaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCSLaAQoNU3RhdGVSZXNwb25zZRIKCgJpZBgBIAEoCRILCgNwaWQYAyABKA0SKwoGc3RhdHVzGAQgASgOMhsuY29udGFpbmVyZC52MS50eXBlcy5TdGF0dXMSDQoFc3RkaW4YBSABKAkSDgoGc3Rkb3V0GAYgASgJEg4KBnN0ZGVychgHIAEoCRIQCgh0ZXJtaW5hbBgIIAEoCBITCgtleGl0X3N0YXR1cxgJIAEoDRItCglleGl0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlIKDFdhaXRSZXNwb25zZRITCgtleGl0X3N0YXR1cxgBIAEoDRItCglleGl0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhIKEFNodXRkb3duUmVzcG9uc2UiPgoKUnBjUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEg4KBm1ldGhvZBgCIAEoCRIPCgdwYXlsb2FkGAMgASgMIioKCVJwY1N0YXR1cxIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkiTQoLUnBjUmVzcG9uc2USLQoGc3RhdHVzGAEgASgLMh0uY29udGFpbmVyZC50YXNrLnYzLlJwY1N0YXR1cxIPCgdwYXlsb2FkGAIgASgMYgZwcm90bzM", [file_google_protobuf_timestamp, file_task_types]);
 
 /**
  * @generated from message containerd.task.v3.ProcessRequest
@@ -118,23 +118,6 @@ export const WaitResponseSchema: GenMessage<WaitResponse> = /*@__PURE__*/
   messageDesc(file_shim, 2);
 
 /**
- * @generated from message containerd.task.v3.ConnectResponse
- */
-export type ConnectResponse = Message<"containerd.task.v3.ConnectResponse"> & {
-  /**
-   * @generated from field: uint32 shim_pid = 1;
-   */
-  shimPid: number;
-};
-
-/**
- * Describes the message containerd.task.v3.ConnectResponse.
- * Use `create(ConnectResponseSchema)` to create a new message.
- */
-export const ConnectResponseSchema: GenMessage<ConnectResponse> = /*@__PURE__*/
-  messageDesc(file_shim, 3);
-
-/**
  * @generated from message containerd.task.v3.ShutdownResponse
  */
 export type ShutdownResponse = Message<"containerd.task.v3.ShutdownResponse"> & {
@@ -145,7 +128,7 @@ export type ShutdownResponse = Message<"containerd.task.v3.ShutdownResponse"> & 
  * Use `create(ShutdownResponseSchema)` to create a new message.
  */
 export const ShutdownResponseSchema: GenMessage<ShutdownResponse> = /*@__PURE__*/
-  messageDesc(file_shim, 4);
+  messageDesc(file_shim, 3);
 
 /**
  * @generated from message containerd.task.v3.RpcRequest
@@ -172,7 +155,7 @@ export type RpcRequest = Message<"containerd.task.v3.RpcRequest"> & {
  * Use `create(RpcRequestSchema)` to create a new message.
  */
 export const RpcRequestSchema: GenMessage<RpcRequest> = /*@__PURE__*/
-  messageDesc(file_shim, 5);
+  messageDesc(file_shim, 4);
 
 /**
  * @generated from message containerd.task.v3.RpcStatus
@@ -194,7 +177,7 @@ export type RpcStatus = Message<"containerd.task.v3.RpcStatus"> & {
  * Use `create(RpcStatusSchema)` to create a new message.
  */
 export const RpcStatusSchema: GenMessage<RpcStatus> = /*@__PURE__*/
-  messageDesc(file_shim, 6);
+  messageDesc(file_shim, 5);
 
 /**
  * @generated from message containerd.task.v3.RpcResponse
@@ -216,5 +199,5 @@ export type RpcResponse = Message<"containerd.task.v3.RpcResponse"> & {
  * Use `create(RpcResponseSchema)` to create a new message.
  */
 export const RpcResponseSchema: GenMessage<RpcResponse> = /*@__PURE__*/
-  messageDesc(file_shim, 7);
+  messageDesc(file_shim, 6);
 
