@@ -65,3 +65,26 @@ test('a short log is read along from memory, and is written when the build ends'
   assert.deepEqual(kept, come);
   assert.equal((await reading.next()).done, true);
 });
+
+test('a warning brings the end of its step again that an earlier message has told', async () => {
+  const progress = new ProgressLog(undefined);
+  const reading = progress.read();
+  const step = { digest: 'sha256:1', inputs: [], name: 'load', cached: false, started: 1 };
+  const warning = { vertex: step.digest, level: 1, short: 'short', detail: [], url: '', ranges: [] };
+  const next = async (): Promise<{ readonly ends: boolean[]; readonly warnings: number }> => {
+    const { vertexes, warnings } = decode(StatusResponseSchema, (await reading.next()).value as Buffer);
+    return { ends: vertexes.map(({ completed }) => completed !== undefined), warnings: warnings.length };
+  };
+  progress.vertex(step);
+  progress.warning(warning);
+  assert.deepEqual(await next(), { ends: [false], warnings: 1 });
+  progress.warning(warning);
+  progress.vertex({ ...step, completed: 2 });
+  progress.warning(warning);
+  assert.deepEqual(await next(), { ends: [true], warnings: 2 });
+  progress.warning(warning);
+  progress.warning(warning);
+  assert.deepEqual(await next(), { ends: [true], warnings: 2 });
+  assert.equal(progress.counts.total, 1);
+  await progress.end();
+});

@@ -50,6 +50,17 @@ interface Recent {
   readonly message: Buffer;
 }
 
+interface Step {
+  readonly isOver: boolean;
+  /** It is over, and has not failed. */
+  readonly completed: boolean;
+  readonly cached: boolean;
+  readonly shape: object;
+  readonly bytes: number;
+  /** The number of the message that told it last. */
+  toldAt: number;
+}
+
 export class ProgressLog implements BuildObserver {
   #gathered: Shape = emptyShape();
   #gatheredBytes = 0;
@@ -58,6 +69,8 @@ export class ProgressLog implements BuildObserver {
   #recent: Recent[] = [];
   #recentBytes = 0;
   #length = 0;
+  /** So many have left. */
+  #messages = 0;
   /** Pieces that the disk gets next: messages, each after its length. */
   #unwritten: Buffer[] = [];
   #unwrittenBytes = 0;
@@ -66,7 +79,7 @@ export class ProgressLog implements BuildObserver {
   /** The disk has refused a message, or has enough of them, so none that comes later is written. */
   #isBroken = false;
   readonly #readers = new Set<() => void>();
-  readonly #steps = new Map<string, { completed: boolean; cached: boolean }>();
+  readonly #steps = new Map<string, Step>();
   #warnings = 0;
   #source: DockerfileSource | undefined;
   #sourceBytes = 0;
@@ -92,7 +105,6 @@ export class ProgressLog implements BuildObserver {
   }
 
   vertex({ digest, inputs, name, cached, started, completed, error }: BuildVertex): void {
-    this.#steps.set(digest, { completed: completed !== undefined && error === undefined, cached });
     const shape = {
       digest,
       inputs: [...inputs],
@@ -102,7 +114,15 @@ export class ProgressLog implements BuildObserver {
       ...(started !== undefined && { started: timestamp(started) }),
       ...(completed !== undefined && { completed: timestamp(completed) }),
     };
-    this.#gather('vertexes', shape, 200 + name.length + inputs.length * 71);
+    const bytes = 200 + name.length + inputs.length * 71;
+    const isOver = completed !== undefined;
+    const step = { isOver, completed: isOver && error === undefined, cached, shape, bytes, toldAt: 0 };
+    this.#steps.set(digest, step);
+    this.#tell(step);
+  }
+
+  #tell(step: Step): void {
+    step.toldAt = this.#gather('vertexes', step.shape, step.bytes);
   }
 
   status({ id, vertex, name, current, total, started, completed }: BuildStatus): void {
@@ -154,7 +174,10 @@ export class ProgressLog implements BuildObserver {
       }),
       ranges: ranges.map(({ start, end }) => ({ start: { line: start }, end: { line: end } })),
     };
-    this.#gather('warnings', shape, 1000 + (source?.text.length ?? 0));
+    const number = this.#gather('warnings', shape, 1000 + (source?.text.length ?? 0));
+    // A client that has shown the end of a step looks for its warnings only when it hears of the step again.
+    const step = this.#steps.get(vertex);
+    if (step?.isOver === true && step.toldAt < number) this.#tell(step);
   }
 
   /** Each warning has the whole Dockerfile. When that comes to too much, clients show the last ones without lines. */
@@ -214,15 +237,18 @@ export class ProgressLog implements BuildObserver {
     });
   }
 
-  #gather(kind: keyof Shape, shape: object, bytes: number): void {
-    if (this.#isEnded) return;
+  /** Returns the number of the message that it is in. */
+  #gather(kind: keyof Shape, shape: object, bytes: number): number {
+    if (this.#isEnded) return this.#messages;
     // Readers take the steps of a message first, so the end of a step must not overtake its last lines.
     const overtakes = kind === 'vertexes' && this.#gathered.logs.length > 0;
     if (overtakes || this.#gatheredBytes + bytes > PIECE_BYTES) this.#flush();
     this.#gathered[kind].push(shape);
     this.#gatheredBytes += bytes;
+    const number = this.#messages;
     if (this.#gatheredBytes >= GATHER_BYTES) this.#flush();
     else this.#timer ??= setTimeout(() => this.#flush(), GATHER_MS);
+    return number;
   }
 
   #flush(): void {
@@ -232,6 +258,7 @@ export class ProgressLog implements BuildObserver {
     const message = encode(StatusResponseSchema, this.#gathered);
     this.#gathered = emptyShape();
     this.#gatheredBytes = 0;
+    this.#messages++;
     this.#recent.push({ offset: this.#length, message });
     this.#recentBytes += message.length;
     this.#length += LENGTH_BYTES + message.length;
