@@ -8,6 +8,7 @@ import { BuildDoor } from './build-door.js';
 import { delaySince } from './event-loop.js';
 import { median, timed, type Measure, type Metric, type Sample, type Setting } from './measure.js';
 import { peakResidentBytes, residentBytes } from './resident-memory.js';
+import { warmMemory } from './warm-memory.js';
 
 const FILES = 20_000;
 const CONTEXT_BYTES = 500_000_000;
@@ -124,6 +125,7 @@ const SCENES: readonly Scene[] = [
 async function takeScene({ before, act, times = 1 }: Scene, builds: Builds): Promise<number> {
   await before?.(builds);
   const taken: number[] = [];
+  warmMemory();
   for (let count = 0; count < times; count++) taken.push(await timed(() => act(builds)));
   return median(taken);
 }

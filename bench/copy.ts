@@ -12,7 +12,7 @@ import { dockerOk } from '../test/support/cli.js';
 import type { Engine } from '../test/support/engine.js';
 import { BlockingConnection, checkStatus } from './blocking-client.js';
 import { createContainer, removeContainer, startContainer } from './containers.js';
-import { timed, type Measure } from './measure.js';
+import { timedWarm, type Measure } from './measure.js';
 
 const BYTES = 1_000_000_000;
 /** As large as those of `docker cp`. */
@@ -38,13 +38,13 @@ export const copy: Measure = {
         const body = bodyOf(pattern);
         // The disk is not to be busy with the files of the round before, or of this one, while copies are measured.
         execFileSync('sync');
-        const into = await timed(async () => copyIn(engine, id, body));
-        const out = await timed(async () => copyOut(engine, id));
+        const into = await timedWarm(async () => copyIn(engine, id, body));
+        const out = await timedWarm(async () => copyOut(engine, id));
         execFileSync('sync');
-        const dockerOut = await timed(() => dockerOk(engine, ['cp', `${id}:/file`, join(dir, 'out')]));
+        const dockerOut = await timedWarm(() => dockerOk(engine, ['cp', `${id}:/file`, join(dir, 'out')]));
         check(join(dir, 'out'), pattern);
         execFileSync('sync');
-        const dockerInto = await timed(() => dockerOk(engine, ['cp', join(dir, 'out'), `${id}:/again`]));
+        const dockerInto = await timedWarm(() => dockerOk(engine, ['cp', join(dir, 'out'), `${id}:/again`]));
         return {
           'cp 1 GB into a container': into,
           'cp 1 GB out of a container': out,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { dockerOk } from '../test/support/cli.js';
 import type { Engine } from '../test/support/engine.js';
 import { createContainer, removeContainer } from './containers.js';
-import { timed, type Measure, type Setting } from './measure.js';
+import { timedWarm, type Measure, type Setting } from './measure.js';
 import { cli } from './save-load.js';
 
 const NAME = 'bench/imported:1';
@@ -27,7 +27,7 @@ export const importTar: Measure = {
     await exportBigImage(engine, setting, file);
     return async () => {
       execFileSync('sync');
-      const time = await timed(() => cli(engine, 'import', file, NAME));
+      const time = await timedWarm(() => cli(engine, 'import', file, NAME));
       await cli(engine, 'rmi', NAME);
       return { 'import 500 MB': time };
     };

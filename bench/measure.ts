@@ -1,6 +1,7 @@
 /** The form of a measure. Each has a file of its own; run.ts puts them together. */
 import type { Engine } from '../test/support/engine.js';
 import type { Shape } from './images.js';
+import { warmMemory } from './warm-memory.js';
 
 export interface Metric {
   readonly name: string;
@@ -57,6 +58,12 @@ export function median(values: readonly number[]): number {
   const middle = Math.floor(sorted.length / 2);
   const upper = sorted[middle] ?? Number.NaN;
   return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? Number.NaN)) / 2;
+}
+
+/** Milliseconds that `action`, which uses much memory or writes much, takes in memory that is at hand. */
+export function timedWarm(action: () => Promise<unknown>): Promise<number> {
+  warmMemory();
+  return timed(action);
 }
 
 /** Milliseconds that `action` takes. */

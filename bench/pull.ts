@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import type { Engine } from '../test/support/engine.js';
 import { callJson, jsonLines, open } from '../test/support/http.js';
 import type { Shape } from './images.js';
-import { timed, type Measure } from './measure.js';
+import { timedWarm, type Measure } from './measure.js';
 import { peakResidentBytes } from './resident-memory.js';
 
 /** Pulls, and reads the progress as a client does. @throws when the pull fails. */
@@ -30,7 +30,7 @@ export const pullBigImage: Measure = {
     return async () => {
       let elapsed = 0;
       const peak = await peakResidentBytes(engine.pid, async () => {
-        elapsed = await timed(() => pull(engine, reference));
+        elapsed = await timedWarm(() => pull(engine, reference));
       });
       await callJson(engine.socketPath, 'DELETE', `/images/${reference}`);
       return { 'pull 500 MB': elapsed, 'memory at the peak of the pull': peak / 2 ** 20 };
@@ -64,7 +64,7 @@ async function follow(engine: Engine, reference: string): Promise<void> {
 }
 
 async function pullAndRemove(engine: Engine, image: string, clients: number): Promise<number> {
-  const elapsed = await timed(() =>
+  const elapsed = await timedWarm(() =>
     Promise.all(Array.from({ length: clients }, (_, index) => (index === 0 ? pull : follow)(engine, image))),
   );
   await callJson(engine.socketPath, 'DELETE', `/images/${image}`);

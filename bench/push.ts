@@ -5,7 +5,7 @@ import { call, jsonLines, open } from '../test/support/http.js';
 import { startRegistry } from '../test/support/registry.js';
 import { tarOfBigLayer } from './big-image.js';
 import { createContainer, removeContainer } from './containers.js';
-import { timed, type Measure } from './measure.js';
+import { timedWarm, type Measure } from './measure.js';
 import { peakResidentBytes } from './resident-memory.js';
 
 /** Pushes an image that the engine has; resolves with the milliseconds of it. */
@@ -14,7 +14,7 @@ export async function push(engine: Engine, image: string): Promise<number> {
   try {
     const name = `${registry.host}/bench/pushed`;
     await dockerOk(engine, ['tag', image, `${name}:1`]);
-    const elapsed = await timed(async () => {
+    const elapsed = await timedWarm(async () => {
       const reply = await open(engine.socketPath, 'POST', `/images/${name}/push?tag=1`, {
         headers: { 'X-Registry-Auth': 'e30=' },
       });

@@ -7,6 +7,7 @@ import { callJson } from '../test/support/http.js';
 import { othersShare } from './machine-load.js';
 import { median, type Measure, type Metric, type Sample, type Setting } from './measure.js';
 import { countProcessorTime } from './processor-time.js';
+import { warmMemory } from './warm-memory.js';
 import { MIN_ROUNDS, randomOrders, spreadOf, targetOf, valuesToJudge, verdictOf } from './verdict.js';
 
 /** More rounds would tell a difference that nobody feels. */
@@ -62,6 +63,7 @@ async function prepare(
   await dockerOk(engine, ['pull', '-q', ours.image]);
   const sample = await measure.prepare(engine, ours);
   const take = async (): Promise<Sample> => {
+    warmMemory();
     const before = processor.read();
     const values = await sample();
     await processor.rest();

@@ -7,7 +7,7 @@ import { dockerCli } from '../test/support/dockerd.js';
 import type { Engine } from '../test/support/engine.js';
 import { callJson } from '../test/support/http.js';
 import { dockerOk } from '../test/support/cli.js';
-import { timed, type Measure } from './measure.js';
+import { timedWarm, type Measure } from './measure.js';
 import { peakResidentBytes } from './resident-memory.js';
 
 /** `docker` with its output to the terminal; throws when it fails. */
@@ -36,11 +36,11 @@ export const saveLoad: Measure = {
       let save = 0;
       let load = 0;
       const peak = await peakResidentBytes(engine.pid, async () => {
-        save = await timed(() => cli(engine, 'save', '-o', archive, reference));
+        save = await timedWarm(() => cli(engine, 'save', '-o', archive, reference));
         await callJson(engine.socketPath, 'DELETE', `/images/${reference}?force=1`);
         // Neither engine shall wait for what the other wrote.
         execFileSync('sync');
-        load = await timed(() => cli(engine, 'load', '-qi', archive));
+        load = await timedWarm(() => cli(engine, 'load', '-qi', archive));
       });
       rmSync(archive);
       return { 'save 500 MB': save, 'load 500 MB': load, 'memory at the peak of save and load': peak / 2 ** 20 };
