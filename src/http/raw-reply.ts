@@ -6,21 +6,13 @@ import { type OnReadOpts, Socket } from 'node:net';
 import { duplicateFd } from '../sys/files/fd.js';
 import { limitUnread } from '../sys/net/socket-progress.js';
 import type { BodyFraming } from '../text/body-framing.js';
+import { LINGER_BYTES, LINGER_MS, LONGEST_LINGER_MS } from './linger.js';
 import type { Peer } from './peer.js';
 import { readOn } from './read-on.js';
 import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import { clientGone, MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
 import type { StreamOwner, Transport } from './transport.js';
-
-/** After the reply a client has this long to close its side: without a sign of life, and altogether. */
-const LINGER_MS = 5_000;
-const LONGEST_LINGER_MS = 60_000;
-/**
- * A client may still send this much after the reply. Many clients look for a reply only when they have sent all, and
- * fail when they cannot send it.
- */
-const LINGER_BYTES = 256 * 1024 * 1024;
 
 /** Pieces up to this size are joined with their chunk frame; larger ones are not worth the copy. */
 const JOIN_BYTES = 16 * 1024;
@@ -102,8 +94,7 @@ export class RawTransport implements Transport {
   }
 
   #send(head: ReplyHead, body: string | Uint8Array | undefined): void {
-    this.#socket.end(renderReply(head, body, { closing: true, isHead: this.#form.isHead }));
-    linger(this.#socket);
+    sendLast(this.#socket, renderReply(head, body, { closing: true, isHead: this.#form.isHead }));
   }
 
   stream(head: ReplyHead, owner: StreamOwner): ResponseStream {
@@ -244,8 +235,7 @@ export class RawResponseStream implements ResponseStream {
   }
 
   #finish(): void {
-    this.#socket?.end();
-    if (this.#socket !== undefined) linger(this.#socket);
+    if (this.#socket !== undefined) sendLast(this.#socket);
   }
 }
 
@@ -267,8 +257,10 @@ function renderHead(head: ReplyHead, framing: string, closing: boolean): string 
   return `HTTP/1.1 ${statusLine(head.status)}\r\n${head.name}: ${head.value}\r\nDate: ${date}\r\n${framing}${end}`;
 }
 
-/** Frees a socket whose sending side has ended, also when the client never closes its own. */
-function linger(socket: Socket): void {
+/** Sends the last bytes, and frees the socket then, also when the client never closes its side. */
+export function sendLast(socket: Socket, last?: Uint8Array): void {
+  if (last === undefined) socket.end();
+  else socket.end(last);
   let bytes = 0;
   socket.on('data', (piece: Buffer) => {
     bytes += piece.length;

@@ -11,8 +11,9 @@ import { asksToClose } from './framing.js';
 import type { Gate, LiveConnection } from './gate.js';
 import { HEAD_END, readHeaders, readRequestLine } from './header-lines.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
+import { lingerOn } from './linger.js';
 import { peerOf, type Peer } from './peer.js';
-import { RawSocket, RawTransport, renderReply } from './raw-reply.js';
+import { RawSocket, RawTransport, renderReply, sendLast } from './raw-reply.js';
 import { admit } from './refusal.js';
 import { KeptHead } from './request-head.js';
 import type { ReplyHead } from './response-head.js';
@@ -151,18 +152,11 @@ class SingleTransport implements Transport, LiveConnection {
 
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
     if (this.#wishes.isLast || this.#connection.gate.closing) return this.#replyLast(head, body);
-    const fd = this.#take();
     const reply = renderReply(head, body, { closing: false, isHead: this.#wishes.isHead });
-    let sent = 0;
-    try {
-      sent = sendToSocket(fd, reply);
-    } catch {
-      // The client is gone.
-      closeFd(fd);
-      this.#connection.gate.connections.delete(this);
-      return;
-    }
-    if (sent < reply.length) return this.#sendRest(fd, reply.subarray(sent));
+    const sent = this.#send(reply);
+    if (sent === undefined) return;
+    const { fd, bytes } = sent;
+    if (bytes < reply.length) return this.#sendRest(fd, reply.subarray(bytes));
     // In this order, so that the gate never seems idle in between.
     this.#next(fd);
     this.#connection.gate.connections.delete(this);
@@ -195,11 +189,31 @@ class SingleTransport implements Transport, LiveConnection {
    * the client would get a reset, perhaps in the place of the reply.
    */
   #replyLast(head: ReplyHead, body: string | Uint8Array | undefined): void {
-    const { peer } = this;
-    const socket = new RawSocket(this.#take());
+    const { connections } = this.#connection.gate;
+    const reply = renderReply(head, body, { closing: true, isHead: this.#wishes.isHead });
+    const sent = this.#send(reply);
+    if (sent === undefined) return;
+    const { fd } = sent;
+    if (sent.bytes === reply.length) {
+      connections.delete(this);
+      return lingerOn(fd);
+    }
+    const socket = new RawSocket(fd);
     this.#socket = socket;
-    for (const event of ['finish', 'close']) socket.once(event, () => this.#connection.gate.connections.delete(this));
-    new RawTransport(socket, peer, undefined, { isHead: this.#wishes.isHead, isChunked: true }).reply(head, body);
+    for (const event of ['finish', 'close']) socket.once(event, () => connections.delete(this));
+    sendLast(socket, reply.subarray(sent.bytes));
+  }
+
+  /** Sends as much as the socket takes at once, and gives up its descriptor. Undefined: the client is gone. */
+  #send(reply: Uint8Array): { readonly fd: number; readonly bytes: number } | undefined {
+    const fd = this.#take();
+    try {
+      return { fd, bytes: sendToSocket(fd, reply) };
+    } catch {
+      closeFd(fd);
+      this.#connection.gate.connections.delete(this);
+      return undefined;
+    }
   }
 
   /** Sends the rest of a reply at the pace of the client. */

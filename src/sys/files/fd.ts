@@ -14,6 +14,7 @@ const MSG_PEEK = 0x02;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
 const EAGAIN = 11;
+const SHUT_WR = 1;
 const SHUT_RDWR = 2;
 
 const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
@@ -53,6 +54,11 @@ export function setPipeRoom(fd: number, bytes: number): void {
 /** Closes a descriptor that no Node object owns. @throws EngineError code EBADF. */
 export function closeFd(fd: number): void {
   close(fd);
+}
+
+/** Tells the other side of a socket that nothing more will be sent. */
+export function endSending(fd: number): void {
+  shutdown(fd, SHUT_WR);
 }
 
 /** Ends a connection for everybody who has a descriptor of it; each of them is still to be closed. */
