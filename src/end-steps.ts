@@ -94,7 +94,7 @@ function leavesTasks(life: EngineLife): boolean {
 }
 
 async function closeWorkers({ parts: { drivers, transfers, builder } }: EngineLife): Promise<void> {
-  const { pool, promptPool, archives, volumes } = drivers;
+  const { pool, promptPool, statsPool, archives, volumes } = drivers;
   const { transferPool, pushPool, archivePool, exportPool } = transfers;
   const { contexts, sources } = builder;
   const all = [
@@ -104,6 +104,7 @@ async function closeWorkers({ parts: { drivers, transfers, builder } }: EngineLi
     archivePool,
     exportPool,
     promptPool,
+    statsPool,
     archives,
     volumes,
     contexts,

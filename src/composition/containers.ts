@@ -32,6 +32,7 @@ import { lookUpUser } from '../runtime/user-lookup.js';
 import { applyHostLimits } from '../runtime/validate-resources.js';
 import { checkRestartPolicy, validateContainer } from '../runtime/validate.js';
 import { batchedStats } from '../stats/batches.js';
+import { unpackUsages } from '../stats/packed-usages.js';
 import { processesBeside } from '../sys/process/namespace-members.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { OWN_USERS } from '../sys/users/remapped-user.js';
@@ -97,7 +98,9 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
   const healthChecks = composeHealthChecks(base, drivers, { views, containers, execs });
   const mounts = parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'));
   const groups = base.settings.cgroupDriver === 'none' ? undefined : mounts;
-  const reader = batchedStats((targets) => drivers.promptPool.run('read-stats', { mounts: groups, targets }));
+  const reader = batchedStats(async (targets) =>
+    unpackUsages(await drivers.statsPool.run('read-stats', { mounts: groups, targets })),
+  );
   const statsFeeds = new StatsFeeds({ log, reader, container: (id) => views.get(id) });
   const ids = (): string[] =>
     views

@@ -52,6 +52,12 @@ import { QuickReader } from '../sys/files/quick-reader.js';
 
 const MAX_WORKERS = 3;
 
+/**
+ * Statistics are asked for again, by some clients every quarter of a minute: a thread that has read them knows where,
+ * and its code is compiled.
+ */
+const STATS_IDLE_MS = 20_000;
+
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
 /** Opens the drivers. `containers` is asked when metrics are read. */
@@ -101,6 +107,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
     usage,
     pool,
     promptPool,
+    statsPool: createWorkerPool({ maxThreads: 1, idleTimeoutMs: STATS_IDLE_MS }),
     events,
     keptReplies,
     metrics,

@@ -24,8 +24,14 @@ export interface MemoryUsage {
   /** At most the memory of the host. */
   readonly limit: bigint;
   readonly failcnt: bigint;
-  /** Lines of the kernel's `memory.stat`, which differ between cgroup v1 and v2. */
-  readonly stats: Readonly<Record<string, bigint>>;
+  readonly stats: MemoryStats;
+}
+
+/** Lines of the kernel's `memory.stat`, which differ between cgroup v1 and v2. */
+export interface MemoryStats {
+  readonly names: readonly string[];
+  /** The value of each name is at its index. */
+  readonly values: readonly bigint[];
 }
 
 export interface BlockIoEntry {

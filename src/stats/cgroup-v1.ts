@@ -2,7 +2,9 @@
 import { readdirSync } from 'node:fs';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
 import type { CgroupReader, CgroupUsage } from './cgroup-reader.js';
-import { namedNumbers, oneNumber, pick, ticksToNs } from './counters.js';
+import { lineReader, namedNumbers, oneNumber, ticksToNs } from './counters.js';
+
+const CONTROLLERS = ['cpu', 'cpuacct', 'memory', 'blkio', 'pids'];
 
 const MEMORY_STATS = [
   'cache',
@@ -27,6 +29,7 @@ const MEMORY_LINES = [
   'hierarchical_memsw_limit',
   ...MEMORY_STATS.map((name) => `total_${name}`),
 ];
+const memoryLines = lineReader(MEMORY_LINES);
 
 /** File names of the counters without `blkio.` and `_recursive`; every scheduler that counts has some of them. */
 const BLOCK_IO_FILES: Readonly<Record<(typeof BLOCK_IO_COUNTERS)[number], string>> = {
@@ -60,11 +63,17 @@ export function openCgroupV1(controllers: ReadonlyMap<string, string>): CgroupRe
   const ofSchedulers = blockIoFiles(SCHEDULERS);
   const ofThrottle = blockIoFiles([THROTTLE]);
   return {
+    controllers: CONTROLLERS,
     read(group, files) {
-      const file: GroupFile = (controller, name) => {
+      const directories = new Map<string, string>();
+      for (const controller of CONTROLLERS) {
         const [mount, path] = [controllers.get(controller), group(controller)];
+        if (mount !== undefined && path !== undefined) directories.set(controller, mount + path);
+      }
+      const file: GroupFile = (controller, name) => {
+        const directory = directories.get(controller);
         // A missing controller counts nothing; a missing group is noticed below.
-        return mount === undefined || path === undefined ? undefined : files.read(mount + path, name);
+        return directory === undefined ? undefined : files.read(directory, name);
       };
       const [cpu, memory] = [readCpu(file), readMemory(file)];
       if (!cpu.isThere && !memory.isThere) return undefined;
@@ -88,17 +97,18 @@ interface Counted<Usage> {
 }
 
 function readCpu(file: GroupFile): Counted<CgroupUsage['cpu']> {
-  const total = file('cpuacct', 'cpuacct.usage');
+  // The kernel's file of the total is the sum of these, too.
   const perCpu = file('cpuacct', 'cpuacct.usage_percpu');
+  const perCpuNs = (perCpu ?? '').trim().split(' ').filter(Boolean).map(BigInt);
   const ticks = namedNumbers(file('cpuacct', 'cpuacct.stat'));
   const quota = namedNumbers(file('cpu', 'cpu.stat'));
   return {
-    isThere: total !== undefined,
+    isThere: perCpu !== undefined,
     usage: {
-      totalNs: oneNumber(total, 0n),
+      totalNs: perCpuNs.reduce((sum, ns) => sum + ns, 0n),
       kernelNs: ticksToNs(ticks.get('system') ?? 0n),
       userNs: ticksToNs(ticks.get('user') ?? 0n),
-      perCpuNs: (perCpu ?? '').trim().split(/\s+/).filter(Boolean).map(BigInt),
+      perCpuNs,
       throttling: {
         periods: quota.get('nr_periods') ?? 0n,
         throttledPeriods: quota.get('nr_throttled') ?? 0n,
@@ -117,7 +127,7 @@ function readMemory(file: GroupFile): Counted<CgroupUsage['memory']> {
       maxUsage: oneNumber(file('memory', 'memory.max_usage_in_bytes'), 0n),
       limit: oneNumber(file('memory', 'memory.limit_in_bytes'), 0n),
       failcnt: oneNumber(file('memory', 'memory.failcnt'), 0n),
-      stats: pick(namedNumbers(file('memory', 'memory.stat')), MEMORY_LINES),
+      stats: { names: MEMORY_LINES, values: memoryLines(file('memory', 'memory.stat')) },
     },
   };
 }

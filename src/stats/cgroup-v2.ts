@@ -1,7 +1,7 @@
 /** Reads counters of a container from the unified hierarchy of cgroup v2. */
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
 import type { CgroupReader } from './cgroup-reader.js';
-import { namedNumbers, oneNumber, pick } from './counters.js';
+import { lineReader, namedNumbers, oneNumber } from './counters.js';
 
 const NS_PER_US = 1000n;
 const UNLIMITED = 2n ** 64n - 1n;
@@ -38,9 +38,11 @@ const MEMORY_LINES = [
   'thp_fault_alloc',
   'thp_collapse_alloc',
 ];
+const memoryLines = lineReader(MEMORY_LINES);
 
 export function openCgroupV2(mountPoint: string): CgroupReader {
   return {
+    controllers: [''],
     read(group, files) {
       const path = group('');
       if (path === undefined) return undefined;
@@ -66,7 +68,7 @@ export function openCgroupV2(mountPoint: string): CgroupReader {
           usage: oneNumber(file('memory.current'), 0n),
           limit: oneNumber(file('memory.max'), UNLIMITED),
           failcnt: namedNumbers(file('memory.events')).get('oom') ?? 0n,
-          stats: pick(namedNumbers(file('memory.stat')), MEMORY_LINES),
+          stats: { names: MEMORY_LINES, values: memoryLines(file('memory.stat')) },
         },
         blockIo: parseIoStat(file('io.stat')),
         pids: { current: oneNumber(file('pids.current'), 0n), limit: oneNumber(file('pids.max'), UNLIMITED) },

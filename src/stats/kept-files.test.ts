@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { KeptFiles } from './kept-files.js';
+import { KEPT_MS, KeptFiles } from './kept-files.js';
 
 test('files stay open while they are read, but not for longer, and only so many', (t) => {
   const root = mkdtempSync(join(tmpdir(), 'engined-kept-'));
@@ -19,7 +19,7 @@ test('files stay open while they are read, but not for longer, and only so many'
     mkdirSync(dir, { recursive: true });
     writeFileSync(join(dir, name), `${dir} ${name}`);
   }
-  let now = 10_000;
+  let now = 2 * KEPT_MS;
   const files = new KeptFiles(() => now, 3);
   const readAll = (...dirs: string[]): void => {
     files.begin();
@@ -33,13 +33,13 @@ test('files stay open while they are read, but not for longer, and only so many'
   assert.equal(files.read(a, 'one'), 'longer than before, and read anew');
   writeFileSync(join(a, 'one'), 'x'.repeat(100_000));
   assert.equal(files.read(a, 'one')?.length, 100_000);
-  now += 4000;
+  now += 0.8 * KEPT_MS;
   files.begin();
   files.read(b, 'one');
-  now += 4000;
+  now += 0.8 * KEPT_MS;
   files.begin();
   assert.equal(files.count, 1);
-  now += 6000;
+  now += 1.2 * KEPT_MS;
   files.begin();
   assert.equal(files.count, 0);
 });

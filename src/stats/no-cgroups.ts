@@ -3,6 +3,7 @@ import { BLOCK_IO_COUNTERS, type BlockIoUsage } from '../ports/stats.js';
 import type { CgroupReader } from './cgroup-reader.js';
 
 export const noCgroups: CgroupReader = {
+  controllers: [],
   read: () => ({
     cpu: {
       totalNs: 0n,
@@ -10,7 +11,7 @@ export const noCgroups: CgroupReader = {
       userNs: 0n,
       throttling: { periods: 0n, throttledPeriods: 0n, throttledNs: 0n },
     },
-    memory: { usage: 0n, limit: 0n, failcnt: 0n, stats: {} },
+    memory: { usage: 0n, limit: 0n, failcnt: 0n, stats: { names: [], values: [] } },
     blockIo: Object.fromEntries(BLOCK_IO_COUNTERS.map((name) => [name, null])) as unknown as BlockIoUsage,
     pids: { current: 0n, limit: 0n },
   }),

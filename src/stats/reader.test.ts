@@ -5,7 +5,8 @@ import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { ContainerUsage } from '../ports/stats.js';
 import { parseHostCpu, parseNetDev } from './counters.js';
-import { groupsOf, readStats } from './reader.js';
+import { unpackUsages } from './packed-usages.js';
+import { groupsOf, readStats, type StatsBatch } from './reader.js';
 
 const ID = 'ab'.repeat(32);
 let root: string;
@@ -21,6 +22,11 @@ async function write(files: Readonly<Record<string, string>>): Promise<void> {
     await mkdir(dirname(join(root, name)), { recursive: true });
     await writeFile(join(root, name), content);
   }
+}
+
+/** As the main thread gets them. */
+function read(batch: StatsBatch): (ContainerUsage | undefined)[] {
+  return unpackUsages(readStats(batch));
 }
 
 /** The group of this process, which the reader asks the kernel for: files are put where it will look. */
@@ -43,7 +49,7 @@ test('cgroup v2: the files of the kernel become counters in the units of the API
     [`${path}/pids.max`]: 'max\n',
   });
   const gone = 2 ** 22 + 1;
-  const [usage, none] = readStats({
+  const [usage, none] = read({
     mounts: { controllers: new Map(), unified: join(root, 'unified') },
     targets: [process.pid, gone].map((pid) => ({ id: ID, pid, usesHostNetwork: true })),
   });
@@ -53,8 +59,9 @@ test('cgroup v2: the files of the kernel become counters in the units of the API
   assert.deepEqual([usage.cpu.userNs, usage.cpu.kernelNs, usage.cpu.perCpuNs], [5000n, 2000n, undefined]);
   assert.deepEqual(usage.cpu.throttling, { periods: 3n, throttledPeriods: 1n, throttledNs: 40_000n });
   assert.deepEqual([usage.memory.usage, usage.memory.failcnt, usage.memory.limit], [300n, 2n, BigInt(totalmem())]);
+  const { names, values } = usage.memory.stats;
   assert.deepEqual(
-    [usage.memory.stats['inactive_file'], usage.memory.stats['slab'], usage.memory.stats['something_new']],
+    ['inactive_file', 'slab', 'something_new'].map((name) => values[names.indexOf(name)]),
     [50n, 0n, undefined],
   );
   assert.deepEqual(
@@ -70,7 +77,6 @@ test('cgroup v1: block I/O comes from the scheduler, or from the throttling laye
   const group = await ownGroup();
   const at = (controller: string): string => join('v1', controller, group(controller) ?? '/');
   await write({
-    [`${at('cpuacct')}/cpuacct.usage`]: '30\n',
     [`${at('cpuacct')}/cpuacct.usage_percpu`]: '10 20 \n',
     [`${at('cpuacct')}/cpuacct.stat`]: 'user 3\nsystem 1\n',
     [`${at('memory')}/memory.usage_in_bytes`]: '5\n',
@@ -83,13 +89,13 @@ test('cgroup v1: block I/O comes from the scheduler, or from the throttling laye
   const controllers = new Map(
     ['cpuacct', 'cpu', 'memory', 'blkio', 'pids'].map((name) => [name, join(root, 'v1', name)]),
   );
-  const read = (usesHostNetwork: boolean): ContainerUsage => {
+  const readOne = (usesHostNetwork: boolean): ContainerUsage => {
     const targets = [{ id: ID, pid: process.pid, usesHostNetwork }];
-    const [usage] = readStats({ mounts: { controllers, unified: undefined }, targets });
+    const [usage] = read({ mounts: { controllers, unified: undefined }, targets });
     assert.ok(usage);
     return usage;
   };
-  const throttled = read(false);
+  const throttled = readOne(false);
   assert.deepEqual(throttled.cpu.perCpuNs, [10n, 20n]);
   assert.deepEqual([throttled.cpu.userNs, throttled.cpu.kernelNs], [30_000_000n, 10_000_000n]);
   assert.deepEqual([throttled.memory.limit, throttled.pids.limit], [4096n, 0n]);
@@ -99,7 +105,7 @@ test('cgroup v1: block I/O comes from the scheduler, or from the throttling laye
   );
   assert.deepEqual(throttled.blockIo.sectors_recursive, []);
   await write({ [`${at('blkio')}/blkio.bfq.io_service_bytes_recursive`]: '8:16 Read 9\nTotal 9\n' });
-  const scheduled = read(true);
+  const scheduled = readOne(true);
   assert.deepEqual(scheduled.blockIo.io_service_bytes_recursive, [{ major: 8, minor: 16, op: 'Read', value: 9n }]);
 });
 

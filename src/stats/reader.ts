@@ -8,8 +8,10 @@ import { openCgroupV1 } from './cgroup-v1.js';
 import { openCgroupV2 } from './cgroup-v2.js';
 import { parseHostCpu, parseNetDev } from './counters.js';
 import { KeptFiles } from './kept-files.js';
+import { type GroupPath, KeptGroups } from './kept-groups.js';
 import { readKernelFile } from './kernel-file.js';
 import { noCgroups } from './no-cgroups.js';
+import { type PackedUsages, packUsages } from './packed-usages.js';
 
 /** Readings of several containers. */
 export interface StatsBatch {
@@ -20,6 +22,7 @@ export interface StatsBatch {
 
 /** They end with the thread, which ends when it has been idle for a while. */
 const files = new KeptFiles();
+const groups = new KeptGroups();
 
 interface Host {
   readonly cpu: ReturnType<typeof parseHostCpu>;
@@ -30,27 +33,25 @@ interface Host {
  * Reads the counters of each container; undefined for one that has ended. It reads without a pause, 0.1 ms for each, so
  * it belongs in a worker thread.
  */
-export function readStats({ mounts, targets }: StatsBatch): (ContainerUsage | undefined)[] {
+export function readStats({ mounts, targets }: StatsBatch): PackedUsages {
   files.begin();
+  groups.begin();
   const cgroups = mounts ? openCgroups(mounts) : noCgroups;
   // The kernel's file of all memory is read for it.
   const host: Host = { cpu: parseHostCpu(readKernelFile('/proc/stat') ?? ''), memory: BigInt(totalmem()) };
-  return targets.map((target) => readOne(cgroups, host, target));
+  return packUsages(targets.map((target) => readOne(cgroups, host, target)));
 }
 
 function openCgroups({ controllers, unified = '/sys/fs/cgroup' }: CgroupMounts): CgroupReader {
   return controllers.size > 0 ? openCgroupV1(controllers) : openCgroupV2(unified);
 }
 
-function readOne(
-  cgroups: CgroupReader,
-  host: Host,
-  { id, pid, usesHostNetwork }: StatsTarget,
-): ContainerUsage | undefined {
-  const membership = readKernelFile(`/proc/${pid}/cgroup`);
+function readOne(cgroups: CgroupReader, host: Host, target: StatsTarget): ContainerUsage | undefined {
+  const { pid, usesHostNetwork } = target;
+  const group = groups.find(target) ?? askForGroups(cgroups, target);
   const netDev = usesHostNetwork ? undefined : readKernelFile(`/proc/${pid}/net/dev`);
-  if (membership === undefined || (netDev === undefined && !usesHostNetwork)) return undefined;
-  const usage = cgroups.read(groupsOf(membership, id), files);
+  if (group === undefined || (netDev === undefined && !usesHostNetwork)) return undefined;
+  const usage = cgroups.read(group, files);
   if (usage === undefined) return undefined;
   const { memory } = usage;
   return {
@@ -63,11 +64,19 @@ function readOne(
   };
 }
 
+function askForGroups({ controllers }: CgroupReader, target: StatsTarget): GroupPath | undefined {
+  const membership = readKernelFile(`/proc/${target.pid}/cgroup`);
+  if (membership === undefined) return undefined;
+  const group = groupsOf(membership, target.id);
+  groups.keep(target, group, controllers);
+  return group;
+}
+
 /**
  * Finds a container's group in each hierarchy from `/proc/PID/cgroup`. Init may have moved itself further down, as
  * systemd does: the group of the container is the one with its id in the name.
  */
-export function groupsOf(membership: string, id: string): (controller: string) => string | undefined {
+export function groupsOf(membership: string, id: string): GroupPath {
   const paths = new Map<string, string>();
   for (const line of membership.split('\n')) {
     const [first, second] = [line.indexOf(':'), line.indexOf(':', line.indexOf(':') + 1)];

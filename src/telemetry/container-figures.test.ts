@@ -24,7 +24,7 @@ const USAGE: ContainerUsage = {
     onlineCpus: 1,
     throttling: { periods: 0n, throttledPeriods: 0n, throttledNs: 250_000_000n },
   },
-  memory: { usage: 1000n, limit: 4096n, failcnt: 3n, stats: { inactive_file: 400n } },
+  memory: { usage: 1000n, limit: 4096n, failcnt: 3n, stats: { names: ['inactive_file'], values: [400n] } },
   blockIo: {
     io_service_bytes_recursive: [
       { major: 8, minor: 0, op: 'Read', value: 5n },

@@ -62,7 +62,11 @@ function traffic({ networks }: ContainerUsage, count: (usage: InterfaceUsage) =>
 
 /** Memory without the part of the page cache that is given back first, as `docker stats` shows it. */
 function workingSet({ memory: { usage, stats } }: ContainerUsage): bigint {
-  const inactive = stats['total_inactive_file'] ?? stats['inactive_file'] ?? 0n;
+  const stat = (name: string): bigint | undefined => {
+    const place = stats.names.indexOf(name);
+    return place < 0 ? undefined : stats.values.at(place);
+  };
+  const inactive = stat('total_inactive_file') ?? stat('inactive_file') ?? 0n;
   return inactive < usage ? usage - inactive : usage;
 }
 
