@@ -124,9 +124,8 @@ export class Firewall {
       apply: () => {
         for (const port of ports) this.#ports.add(port);
         // A container of an earlier run no longer has the port, but its rule would win because it comes first.
-        this.#inherited = this.#inherited.filter(
-          (rule) => !ports.some((port) => port.protocol === rule.protocol && port.hostPort === rule.hostPort),
-        );
+        const taken = new Set(ports.map(hostPortOf));
+        this.#inherited = this.#inherited.filter((rule) => !taken.has(hostPortOf(rule)));
       },
       revert: () => {
         for (const port of ports) this.#ports.delete(port);
@@ -286,6 +285,10 @@ export class Firewall {
       links: [...this.#links.values()].flat(),
     };
   }
+}
+
+function hostPortOf({ protocol, hostPort }: PortRule | InheritedRule): string {
+  return `${hostPort}/${protocol}`;
 }
 
 function settle({ resolve, reject }: Waiting, failure: { readonly error: unknown } | undefined): void {

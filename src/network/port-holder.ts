@@ -9,6 +9,7 @@ import type { PortRequest, PublishedPort } from '../ports/network.js';
 import { closeFd } from '../sys/files/fd.js';
 import { bindPort, dropAllPackets, type PortSocket } from '../sys/net/port-socket.js';
 import { packConnections, unpackConnections } from './moved-connections.js';
+import { turn } from '../text/turns.js';
 import type { OuterPort, OuterPorts } from './outer-ports.js';
 import type { MovedConnection } from './proxied-connection.js';
 import type { UnderWay } from './under-way.js';
@@ -59,8 +60,9 @@ const PAIR_ATTEMPTS = 16;
 
 /**
  * Binds the wanted port: a certain one, the first free one of a range, or (0) any; without an address, in both
- * families. Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`, or `failed to
- * bind host port for …` if the port is not simply taken; nothing is held then.
+ * families. A container may want thousands, and each may try a range that is taken, so this shares the thread. Throws
+ * internal with the Engine API's text `Bind for A:P failed: port is already allocated`, or `failed to bind host port
+ * for …` if the port is not simply taken; nothing is held then.
  */
 export async function holdPort(wanted: PortRequest, target: PortTarget, options: HoldOptions): Promise<HeldPort[]> {
   const addresses = wanted.hostIp === '' ? anyAddress(target, options.userlandProxy) : [wanted.hostIp];
@@ -71,6 +73,7 @@ export async function holdPort(wanted: PortRequest, target: PortTarget, options:
       : Array.from({ length: last - wanted.hostPort + 1 }, (_, index) => wanted.hostPort + index);
   let failure: unknown;
   for (const hostPort of choices) {
+    await turn();
     try {
       return await holdOnAll(wanted, addresses, hostPort, target, options);
     } catch (error) {
@@ -116,7 +119,10 @@ async function holdOnAll(
 
 /** Gives ports back, those of the machine too. */
 export async function letGo(held: readonly HeldPort[]): Promise<void> {
-  for (const port of held) port.drop();
+  for (const port of held) {
+    await turn();
+    port.drop();
+  }
   await Promise.all(held.map(async ({ outer }) => outer?.close()));
 }
 

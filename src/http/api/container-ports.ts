@@ -44,17 +44,22 @@ function shownIp(port: PublishedPort): string {
   return port.hostIp === '' ? '0.0.0.0' : port.hostIp;
 }
 
+interface ShownBinding {
+  readonly HostIp: string;
+  readonly HostPort: string;
+}
+
 /** Renders `NetworkSettings.Ports` of inspect. */
-export function portMap(record: ContainerRecord): Record<string, { HostIp: string; HostPort: string }[] | null> {
+export function portMap(record: ContainerRecord): Record<string, ShownBinding[] | null> {
   if (!isRunning(record)) return {};
-  const map = new Map<string, { HostIp: string; HostPort: string }[] | null>();
+  const map = new Map<string, ShownBinding[] | null>();
   for (const key of exposedPorts(record)) map.set(key, null);
   for (const port of record.ports) {
     const key = `${port.containerPort}/${port.protocol}`;
-    map.set(key, [
-      ...(map.get(key) ?? []),
-      { HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) },
-    ]);
+    // One port may be published ten thousand times, so its list is not copied each time.
+    const bindings = map.get(key) ?? [];
+    bindings.push({ HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) });
+    map.set(key, bindings);
   }
   return Object.fromEntries(map);
 }

@@ -263,13 +263,13 @@ function wantedPorts(record: ContainerRecord): PortRequest[] {
   const add = (key: string, hostIp: string, hostPort: string): void => {
     const [port = '', protocol = 'tcp'] = key.split('/');
     const [first = '', last] = (hostPort.split('/')[0] ?? '').split('-');
-    wanted.push({
+    const request = {
       containerPort: Number(port),
       protocol: protocol as PortRequest['protocol'],
       hostIp,
       hostPort: Number(first),
-      ...optional('hostPortEnd', last === undefined ? undefined : Number(last)),
-    });
+    };
+    wanted.push(last === undefined ? request : { ...request, hostPortEnd: Number(last) });
   };
   const bindings = record.hostConfig.PortBindings ?? {};
   for (const [key, list] of Object.entries(bindings)) {
