@@ -33,7 +33,7 @@ import { ArchiveWorkers } from '../storage/archives.js';
 import { driverPath, SNAPSHOTTER_FEATURE, snapshotterRow } from '../storage/drivers/index.js';
 import { checkOwnOptions, driverCandidates, snapshotterOf } from '../storage/drivers/selection.js';
 import { type DriverLayerStore, openLayerStore } from '../storage/layers/layer-store.js';
-import { readRecord, writeRecord } from '../storage/record-store.js';
+import { readRecord, writeFixedRecord, writeRecord } from '../storage/record-store.js';
 import { identityOf, readRunRecord, writeRunRecord } from '../storage/run-record.js';
 import { type VolumeParts, Volumes } from '../storage/volumes.js';
 import { rootOwner } from '../sys/users/id-maps.js';
@@ -156,7 +156,7 @@ function composeRecords({ dataRoot, execRoot, live, reserve, log }: Base, store:
     join(dataRoot, driverPath(store, 'containers')),
     join(execRoot, 'records', store),
     {
-      write: writeRecord,
+      write: writeFixedRecord,
       read: readRecord,
       reader: () => {
         const files = new QuickReader();

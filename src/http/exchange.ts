@@ -60,7 +60,7 @@ export interface Exchange {
   readonly bodyLength: number;
   /**
    * Resolves with the body as JSON. A missing body is an error; field names are as the client wrote them.
-   * @throws EngineError invalid for another content type, no body, malformed JSON or more than 16 MiB.
+   * @throws EngineError invalid for another content type, no body, malformed JSON or more than the route may have.
    */
   json<T>(): Promise<T>;
   /** Does the same as `json`; undefined when there is no body. */

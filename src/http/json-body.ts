@@ -2,6 +2,7 @@
  * Reads JSON out of a request: checks the content type, limits the size for each route, and decides which thread parses
  * it.
  */
+import { setImmediate } from 'node:timers/promises';
 import { invalid } from '../errors/engine-error.js';
 import { JsonScan, type JsonLimits } from '../text/json-scan.js';
 import { parseScannedJson, type ScannedJson } from '../text/parse-json.js';
@@ -42,8 +43,11 @@ const LARGE_BYTES = 256 * KIB;
 const DEFAULT_LIMITS: JsonLimits = { bytes: 4 * MIB, depth: 32, values: 20_000, members: 10_000 };
 /** Limits for routes that take a few options. */
 const SMALL_LIMITS: JsonLimits = { bytes: 256 * KIB, depth: 16, values: 2_000, members: 1_000 };
-/** Limits for a create request, which may publish a range of ports, and names each of them with its bindings. */
-const CONTAINER_LIMITS: JsonLimits = { bytes: 16 * MIB, depth: 32, values: 200_000, members: 40_000 };
+/**
+ * Limits for a create request, which may publish a range of ports, and names each of them with its bindings: six
+ * values for each of as many as an image may have. Other lists are shorter (config-limits.ts).
+ */
+const CONTAINER_LIMITS: JsonLimits = { bytes: 4 * MIB, depth: 32, values: 140_000, members: 20_000 };
 
 /** Limits by the method and the pattern of a route. */
 const LIMITS: ReadonlyMap<string, JsonLimits> = new Map([
@@ -80,5 +84,9 @@ export async function readJson(
   const bytes = length === 0 ? Buffer.alloc(0) : await body.collect((piece) => scan.take(piece));
   const { isEmpty, firstEnd, values } = scan;
   const text = { bytes, isEmpty, firstEnd, ...(isShown && { values }) };
-  return parser !== undefined && bytes.length > LARGE_BYTES ? parser(text) : parseScannedJson(text);
+  if (parser === undefined || bytes.length <= LARGE_BYTES) return parseScannedJson(text);
+  const value = await parser(text);
+  // Taking over such a value takes some milliseconds, as what is done with it will.
+  await setImmediate();
+  return value;
 }

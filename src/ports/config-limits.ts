@@ -5,8 +5,11 @@
 import type { ImageConfigDocument, ImageRuntimeConfig } from './images.js';
 
 /** Images have ranges of ports, and those of the classic builder have them twice. */
-const MAX_PORTS = 20_000;
-const MAX_MEMBERS = 5000;
+export const MAX_PORTS = 20_000;
+export const MAX_MEMBERS = 5000;
+
+/** Lists of what a container gets of the host: each member is looked up there, or is a mount, at each start. */
+export const MAX_HOST_MEMBERS = 1000;
 
 /** A document within these limits can be parsed at once. */
 export const CONFIG_LIMITS = { bytes: 2 << 20, depth: 64, values: 4 * MAX_PORTS, members: MAX_PORTS } as const;
@@ -21,7 +24,7 @@ export function excessOf({ config, rootfs, history }: Partial<ImageConfigDocumen
   );
 }
 
-/** Does so for members that containers have, too; their ports are limited by the length of the request. */
+/** Does so for members that containers have, too; their ports are limited by the request. */
 export function memberExcess(prefix: string, config: ImageRuntimeConfig): string | undefined {
   const { Labels, Env, Volumes, Cmd, Entrypoint, OnBuild, Shell, Healthcheck } = config;
   const lists = { Labels, Env, Volumes, Cmd, Entrypoint, OnBuild, Shell, 'Healthcheck.Test': Healthcheck?.Test };

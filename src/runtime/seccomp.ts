@@ -58,11 +58,16 @@ const NATIVE: Readonly<Record<string, string>> = {
   riscv64: 'SCMP_ARCH_RISCV64',
 };
 
+/** Each start reads it anew, on the main thread. One that names all calls for all architectures has a tenth of this. */
+const MAX_CHARS = 256 * 1024;
+
 /**
  * Reads the text of a profile, in the engine's form (archMap, includes, excludes) or as plain OCI.
  * @throws EngineError invalid `Decoding seccomp profile failed: …`.
  */
 export function parseSeccompProfile(text: string): SeccompProfile {
+  if (text.length > MAX_CHARS)
+    throw invalid(`Decoding seccomp profile failed: it is longer than ${MAX_CHARS} characters`);
   let profile: unknown;
   try {
     profile = JSON.parse(text);

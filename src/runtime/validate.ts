@@ -4,7 +4,8 @@
 import { isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
-import type { ContainerConfig, HealthConfig, HostConfig } from '../ports/container.js';
+import { MAX_PORTS } from '../ports/config-limits.js';
+import type { ContainerConfig, HealthConfig, HostConfig, PortBinding } from '../ports/container.js';
 import { addressFamily } from '../sys/net/ip-address.js';
 import { normalizeCapabilities } from './capabilities.js';
 import type { CgroupDriver } from './cgroup-path.js';
@@ -135,21 +136,35 @@ export function checkRestartPolicy({
   }
 }
 
+/** Most ports are written like this. There may be thousands, and this takes a tenth of the time of looking at parts. */
+const PLAIN_PORT = /^(?:[1-9]\d{0,3}|[1-5]\d{4})(?:\/(?:tcp|udp|sctp))?$/;
+const PLAIN_HOST_PORT = /^(?:|\d{1,4}|[1-5]\d{4})$/;
+
 function checkPorts({ PortBindings }: HostConfig): void {
+  let count = 0;
   for (const [port, bindings] of Object.entries(PortBindings ?? {})) {
-    const [number = '', protocol = 'tcp'] = port.split('/');
-    if (!isPort(number) || Number(number) === 0 || !['tcp', 'udp', 'sctp'].includes(protocol))
-      throw invalid(`invalid port specification: ${JSON.stringify(port === '' || isPort(number) ? port : number)}`);
-    for (const { HostPort, HostIp } of bindings ?? []) {
-      const range = HostPort.split('/')[0]?.split('-') ?? [];
-      const [first = '', last = first] = range;
-      if (HostPort !== '' && (range.length > 2 || !isPort(first) || !isPort(last) || Number(last) < Number(first))) {
-        throw invalid(`invalid port specification: ${JSON.stringify(HostPort)}`);
-      }
-      if (HostIp !== '' && addressFamily(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0)
-        throw invalid(`invalid IP address: ${HostIp}`);
-    }
+    if (!PLAIN_PORT.test(port)) checkPort(port);
+    count += bindings?.length ?? 0;
+    if (count > MAX_PORTS)
+      throw invalid(`invalid container configuration: HostConfig.PortBindings has more than ${MAX_PORTS} bindings`);
+    for (const binding of bindings ?? [])
+      if (binding.HostIp !== '' || !PLAIN_HOST_PORT.test(binding.HostPort)) checkBinding(binding);
   }
+}
+
+function checkPort(port: string): void {
+  const [number = '', protocol = 'tcp'] = port.split('/');
+  if (!isPort(number) || Number(number) === 0 || !['tcp', 'udp', 'sctp'].includes(protocol))
+    throw invalid(`invalid port specification: ${JSON.stringify(port === '' || isPort(number) ? port : number)}`);
+}
+
+function checkBinding({ HostPort, HostIp }: PortBinding): void {
+  const range = HostPort.split('/')[0]?.split('-') ?? [];
+  const [first = '', last = first] = range;
+  if (HostPort !== '' && (range.length > 2 || !isPort(first) || !isPort(last) || Number(last) < Number(first)))
+    throw invalid(`invalid port specification: ${JSON.stringify(HostPort)}`);
+  if (HostIp !== '' && addressFamily(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0)
+    throw invalid(`invalid IP address: ${HostIp}`);
 }
 
 function isPort(text: string): boolean {

@@ -6,6 +6,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { dataLoss, messageOf } from '../errors/engine-error.js';
 import { replaceFile, syncDirectory } from '../sys/files/durable-file.js';
+import { isLong, jsonInTurns } from '../text/json-pieces.js';
 
 /** Version of the envelope, not of the value in it. */
 const VERSION = 1;
@@ -17,6 +18,16 @@ const VERSION = 1;
  */
 export async function writeRecord(path: string, value: unknown): Promise<void> {
   await replaceFile(path, recordText(value));
+}
+
+/** Does the same for a value that may be long, and that nobody changes. */
+export async function writeFixedRecord(path: string, value: unknown): Promise<void> {
+  await replaceFile(path, isLong(value) ? await longRecordText(value) : recordText(value));
+}
+
+/** Returns the text of a record that is long, and that nobody changes meanwhile. */
+export function longRecordText(value: unknown): Promise<string> {
+  return jsonInTurns({ version: VERSION, value });
 }
 
 /** Returns the text of a record, for writers that make it durable themselves. */

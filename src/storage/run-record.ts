@@ -8,7 +8,8 @@ import { rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { temporaryPath } from '../sys/files/durable-file.js';
 import { isInMemory } from '../sys/files/memory-files.js';
-import { readRecord, recordText } from './record-store.js';
+import { isLong } from '../text/json-pieces.js';
+import { longRecordText, readRecord, recordText } from './record-store.js';
 
 interface RunRecord {
   readonly boot: string;
@@ -23,13 +24,13 @@ const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
 
 /**
  * Writes a record that counts instead of the durable one until the next of these, or until that is written again. A
- * kill leaves the old or the new one.
+ * kill leaves the old or the new one. Nobody may change the value.
  * @param on what `identityOf` says of the durable record.
  * @throws the errno error of the file system.
  */
 export async function writeRunRecord(path: string, on: string, value: unknown): Promise<void> {
   const record: RunRecord = { boot, on, value };
-  const text = recordText(record);
+  const text = isLong(value) ? await longRecordText(record) : recordText(record);
   const temp = temporaryPath(path);
   const options = { mode: 0o600, flag: 'wx' };
   try {

@@ -49,7 +49,7 @@ const labels = (count: number): string =>
   });
 
 const BODIES: readonly [name: string, path: string, body: () => string, status: number, message: RegExp][] = [
-  ['brackets', '/containers/create', () => '['.repeat(8e6), 400, /^invalid JSON: exceeded max depth of 32$/],
+  ['brackets', '/containers/create', () => '['.repeat(4e6), 400, /^invalid JSON: exceeded max depth of 32$/],
   [
     'brackets that close',
     '/networks/create',
@@ -69,7 +69,7 @@ const BODIES: readonly [name: string, path: string, body: () => string, status: 
     '/containers/create',
     () => labels(80_000),
     400,
-    /^invalid JSON: more than 40000 members in one array or object$/,
+    /^invalid JSON: more than 20000 members in one array or object$/,
   ],
   [
     '80,000 labels of a network',
@@ -88,38 +88,38 @@ const BODIES: readonly [name: string, path: string, body: () => string, status: 
   [
     'many arrays',
     '/containers/create',
-    () => `[${'[0,0,0,0,0,0,0,0],'.repeat(39_000)}0]`,
+    () => `[${'[0,0,0,0,0,0,0,0],'.repeat(19_000)}0]`,
     400,
-    /^invalid JSON: more than 200000 values/,
+    /^invalid JSON: more than 140000 values/,
   ],
   [
-    'a string of 15 MB without an end',
+    'a string of 4 MB without an end',
     '/containers/create',
-    () => `{"Image":"${'x'.repeat(15e6)}`,
+    () => `{"Image":"${'x'.repeat(4e6)}`,
     400,
     /^invalid JSON: /,
   ],
-  ['escapes without an end', '/containers/create', () => `{"Image":"${'\\"'.repeat(7e6)}`, 400, /^invalid JSON: /],
+  ['escapes without an end', '/containers/create', () => `{"Image":"${'\\"'.repeat(2e6)}`, 400, /^invalid JSON: /],
   [
-    'something behind 15 MB',
+    'something behind 4 MB',
     '/containers/create',
-    () => `{"Image":"${'x'.repeat(15e6)}"} x`,
+    () => `{"Image":"${'x'.repeat(4e6)}"} x`,
     400,
     /^unexpected content after JSON$/,
   ],
   [
     'blanks only',
     '/containers/create',
-    () => ' '.repeat(15e6),
+    () => ' '.repeat(4e6),
     400,
     /^invalid JSON: got EOF while reading request body$/,
   ],
   [
-    'more than 16 MiB',
+    'more than 4 MiB',
     '/containers/create',
-    () => `"${'x'.repeat(17e6)}"`,
+    () => `"${'x'.repeat(5e6)}"`,
     413,
-    /^request body is larger than 16777216 bytes$/,
+    /^request body is larger than 4194304 bytes$/,
   ],
   [
     'a change of 1 MiB',

@@ -88,6 +88,82 @@ test('a container, a commit and a build that would have too many are refused by 
   await callJson(engine.socketPath, 'DELETE', '/images/just:enough');
 });
 
+test('lists of a container that are too long are refused by their names', async () => {
+  const entries = (length: number): [string, object][] => Array.from({ length }, (_, at) => [`n${at}`, {}]);
+  const bindings = (length: number): object[] => Array.from({ length }, () => ({ HostPort: '' }));
+  const refusals: readonly [given: object, message: string][] = [
+    [{ HostConfig: { Binds: variables(1001) } }, 'HostConfig.Binds has more than 1000 members'],
+    [{ hostconfig: { devices: bindings(1001) } }, 'hostconfig.devices has more than 1000 members'],
+    [{ HostConfig: { ExtraHosts: variables(5001) } }, 'HostConfig.ExtraHosts has more than 5000 members'],
+    [{ HostConfig: { PortBindings: { 80: [], ...ports(20_000) } } }, 'more than 20000 members'],
+    [
+      { HostConfig: { PortBindings: { 80: bindings(10_000), 81: bindings(10_001) } } },
+      'HostConfig.PortBindings has more than 20000 bindings',
+    ],
+    [
+      { HostConfig: { LogConfig: { Type: 'json-file', Config: labels(1001) } } },
+      'HostConfig.LogConfig.Config has more than 1000 members',
+    ],
+    [
+      { NetworkingConfig: { EndpointsConfig: Object.fromEntries(entries(1001)) } },
+      'NetworkingConfig.EndpointsConfig has more than 1000 members',
+    ],
+    [
+      { NetworkingConfig: { EndpointsConfig: { one: { Aliases: variables(1001) } } } },
+      'NetworkingConfig.EndpointsConfig.one.Aliases has more than 1000 members',
+    ],
+    [
+      { HostConfig: { LogConfig: { Type: 'json-file', Config: { labels: 'x'.repeat(65_537) } } } },
+      "log opt 'labels' is longer than 65536 characters",
+    ],
+    [
+      { HostConfig: { SecurityOpt: [`seccomp={"defaultAction":"${'x'.repeat(1 << 18)}"}`] } },
+      'Decoding seccomp profile failed: it is longer than 262144 characters',
+    ],
+  ];
+  for (const [given, message] of refusals) {
+    const refused = await call(engine.socketPath, 'POST', '/containers/create', { json: { Image: image, ...given } });
+    assert.ok(refused.text.includes(message), refused.text);
+    assert.equal(refused.status, 400);
+  }
+});
+
+test('a container that publishes as many ports as it may is kept and shown as a whole', async () => {
+  const PortBindings = Object.fromEntries(
+    Object.keys(ports(20_000)).map((port) => [port, [{ HostIp: '', HostPort: port.split('/')[0] }]]),
+  );
+  const json = { Image: image, ExposedPorts: ports(20_000), HostConfig: { PortBindings } };
+  const made = await call(engine.socketPath, 'POST', '/containers/create?name=wide', { json });
+  assert.equal(made.status, 201, made.text);
+  type Shown = { Config: { ExposedPorts: object }; HostConfig: { PortBindings: object } };
+  const check = async (): Promise<void> => {
+    const shown = await callJson<Shown>(engine.socketPath, 'GET', '/containers/wide/json');
+    assert.deepEqual(shown.Config.ExposedPorts, json.ExposedPorts);
+    assert.deepEqual(shown.HostConfig.PortBindings, PortBindings);
+  };
+  await check();
+  await engine.stop();
+  await engine.start();
+  await check();
+  await callJson(engine.socketPath, 'DELETE', '/containers/wide');
+});
+
+test('ports that look for a free number of a range hold nobody up', async () => {
+  const binding = { HostIp: '127.0.0.1', HostPort: '20000-29999' };
+  const PortBindings = { '80/tcp': Array.from({ length: 400 }, () => binding) };
+  const json = { Image: image, Cmd: ['sleep', '1000'], HostConfig: { PortBindings } };
+  await pingWhile(engine.socketPath, async () => {
+    const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json });
+    const started = await call(engine.socketPath, 'POST', `/containers/${Id}/start`);
+    assert.equal(started.status, 204, started.text);
+    type Shown = { NetworkSettings: { Ports: Record<string, { HostPort: string }[]> } };
+    const { NetworkSettings } = await callJson<Shown>(engine.socketPath, 'GET', `/containers/${Id}/json`);
+    const taken = NetworkSettings.Ports['80/tcp']?.map(({ HostPort }) => HostPort);
+    assert.equal(new Set(taken).size, 400);
+    assert.equal((await call(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`)).status, 204);
+  });
+});
+
 test('what is as large as it may be is shown as a whole', async () => {
   const config = { Labels: labels(5000), Env: variables(5000), ExposedPorts: ports(20_000) };
   const tags = ['a', 'b', 'c', 'd', 'e'];

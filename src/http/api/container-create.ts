@@ -21,6 +21,7 @@ import {
   unsigned,
   words,
 } from './decode.js';
+import { checkListLengths } from './create-limits.js';
 import { healthcheck } from './healthcheck.js';
 
 const strings = () => nullable(list(string()));
@@ -222,6 +223,7 @@ export function decodeCreate(
   atLeast: AtLeast,
 ): CreateRequest {
   if (value === undefined || value === null) throw invalid('config cannot be empty in order to create a container');
+  checkListLengths(value);
   const { HostConfig: host, NetworkingConfig, ...given } = body.decode(value, '');
   const config =
     given.Healthcheck && !atLeast(1, 44) ? { ...given, Healthcheck: withoutStartInterval(given.Healthcheck) } : given;

@@ -5,6 +5,7 @@ import { isRunning } from '../../actors/container/container.record.js';
 import { effectiveHostConfig } from '../../actors/container/create/effective-host-config.js';
 import type { HealthState } from '../../actors/container/life/health-state.js';
 import type { MountPoint } from '../../ports/container.js';
+import { isLong, jsonPieces } from '../../text/json-pieces.js';
 import { ownMember } from '../../text/own-member.js';
 import { portList, portMap } from './container-ports.js';
 
@@ -251,17 +252,20 @@ function withOldAliases(record: ContainerRecord): ContainerRecord {
   return { ...record, networks: Object.fromEntries(networks) };
 }
 
-/** Renders GET /containers/{id}/json as JSON text. */
+/** Renders GET /containers/{id}/json as JSON text; in pieces when the container has a long configuration. */
 export function inspectJson(
   record: ContainerRecord,
   context: ViewContext,
   size?: { rw: number; rootFs: number },
-): string {
+): string | Iterator<string> {
   // Execs and lost lines come without a new record, so a container that has some is rendered anew.
-  if (size || context.execIds(record.id).length > 0 || context.droppedLines(record.id) > 0)
-    return JSON.stringify(inspectObject(record, context, size));
-  let text = inspected.get(record);
-  if (text === undefined) inspected.set(record, (text = JSON.stringify(inspectObject(record, context))));
+  const isKept = !size && context.execIds(record.id).length === 0 && context.droppedLines(record.id) === 0;
+  const known = isKept ? inspected.get(record) : undefined;
+  if (known !== undefined) return known;
+  const shown = inspectObject(record, context, size);
+  if (isLong(shown)) return jsonPieces(shown);
+  const text = JSON.stringify(shown);
+  if (isKept) inspected.set(record, text);
   return text;
 }
 

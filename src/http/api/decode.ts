@@ -161,7 +161,7 @@ export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
 }
 
 /** Returns what is equal for names that count as one: besides capitals, Go takes the long s for an s. */
-function folded(name: string): string {
+export function folded(name: string): string {
   return name.replaceAll('\u017f', 's').toLowerCase();
 }
 

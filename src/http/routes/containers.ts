@@ -1,9 +1,11 @@
 /** Container operations of the Engine API: requests become messages, views become answers. */
+import { setImmediate } from 'node:timers/promises';
 import { conflict, EngineError, invalid, isEngineError, messageOf, notImplemented } from '../../errors/engine-error.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import type { EarlierTold } from '../../actors/engine/told-events.js';
 import type { StopOptions, WaitCondition } from '../../actors/container/container.messages.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
+import { isLong } from '../../text/json-pieces.js';
 import { parseSignal } from '../../text/signals.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import { changesJson } from '../api/changes.js';
@@ -48,14 +50,13 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     route('GET', '/containers/{name...}/json', async (x) => {
       const record = named(x);
       const size = x.query.flag('size') ? await services.sizes(record) : undefined;
-      x.sendRenderedJson(
-        200,
-        `${inspectJson(
-          asOf(record, (major, minor) => x.atLeast(major, minor)),
-          view,
-          size,
-        )}\n`,
+      const shown = inspectJson(
+        asOf(record, (major, minor) => x.atLeast(major, minor)),
+        view,
+        size,
       );
+      if (typeof shown === 'string') x.sendRenderedJson(200, `${shown}\n`);
+      else await sendJsonParts(x, shown);
     }),
 
     ...lifeRoutes(deps),
@@ -124,6 +125,8 @@ async function create(x: Exchange, { containers }: ContainerRouteDeps): Promise<
     { name: x.query.text('name'), platform: x.query.text('platform') },
     (major, minor) => x.atLeast(major, minor),
   );
+  // Decoding a long request takes some milliseconds, and drafting the container as many.
+  if (isLong(request)) await setImmediate();
   const { record, warnings } = await containers.create(request, x.attempt);
   x.sendJson(201, { Id: record.id, Warnings: warnings });
 }

@@ -63,8 +63,13 @@ export function missingSocket(path: string): Error {
   return badOption(`stat ${path}: no such file or directory`);
 }
 
+/** Lists of names in them are looked for among labels and variables at each start. */
+const MAX_VALUE_CHARS = 64 * 1024;
+
 /** Checks the options that all drivers have. @throws EngineError invalid. */
 export function validateCommonOptions(options: LogOptions): void {
+  const [long] = Object.entries(options).find(([, value]) => value.length > MAX_VALUE_CHARS) ?? [];
+  if (long !== undefined) throw badOption(`log opt '${long}' is longer than ${MAX_VALUE_CHARS} characters`);
   bufferLimit(options);
   const { 'cache-disabled': cacheDisabled } = options;
   if (cacheDisabled && !isBoolean(cacheDisabled))
