@@ -25,6 +25,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['build cache', ({ parts }) => parts.builder.cache.close()],
   ['health checks', ({ parts }) => parts.lives.healthChecks.close()],
   ['garbage collection', ({ parts }) => parts.garbage.close()],
+  ['images', ({ parts }) => parts.drivers.images.close()],
   // Before recovery it does not know the containers of an earlier run, which may still need the bridge.
   ['networks', ({ parts, hasRecovered }) => hasRecovered && parts.drivers.network.stop()],
   // Layers that are deleted now may be in the supervisor.

@@ -74,6 +74,7 @@ export async function systemSettings(
   const config = current();
   const { cgroupDriver } = config;
   const initPath = config.initPath || (await firstOnPath(INIT_BINARIES));
+  const firewallBackend = chosenBackend(config.firewallBackend);
   return {
     bridge: config.bridge === 'none' ? undefined : bridgeOptions(config),
     cgroupDriver,
@@ -88,6 +89,8 @@ export async function systemSettings(
       supervisorAddress: config.supervisor || join(roots.execRoot, 'supervisor', 'supervisor.sock'),
       initBinary: initPath === '' ? '' : (initPath.split('/').at(-1) ?? ''),
       limits: facts.cgroup,
+      // The one that writes rules since the start, whatever programs have come or gone since.
+      firewallBackend,
     }),
     runtimeChoice: (name) =>
       chooseRuntime(current().runtimes, name, {
@@ -112,6 +115,7 @@ function shownOptions(
   | 'supervisorAddress'
   | 'initBinary'
   | 'limits'
+  | 'firewallBackend'
 > {
   const isNetwork = (registry: string): boolean => registry.includes('/');
   return {
@@ -130,7 +134,6 @@ function shownOptions(
     httpsProxy: config.httpsProxy,
     noProxy: config.noProxy,
     cdiSpecDirs: cdiDirs(config.cdiSpecDirs, config.features),
-    firewallBackend: chosenBackend(config.firewallBackend),
     supervisorNamespace: config.supervisorNamespace,
     pluginsNamespace: config.supervisorPluginsNamespace,
     addressPools: config.defaultAddressPools,

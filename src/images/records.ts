@@ -15,6 +15,9 @@ import type { ImageEntries } from './entries.js';
 import { furtherKey, idOfRecord } from './identity.js';
 import { type Creation, entryOver, type ImageEntry, type ImageOfId } from './image-entry.js';
 
+/** Builds that find everything in the cache come one after the other, and each names its image anew. */
+const NOTED_MS = 1000;
+
 export interface ImageRecordsDeps {
   readonly layers: LayerStore;
   readonly entries: ImageEntries;
@@ -34,6 +37,9 @@ export class ImageRecords {
   readonly #urgent: Urgent;
   /** Images that are being written, by the names of their records. */
   readonly #creating = new Map<Digest, Creation>();
+  /** Images that have changed in memory only. */
+  readonly #noted = new Set<ImageEntry>();
+  #timer: NodeJS.Timeout | undefined;
   /** Removals that are under way, by the ID. */
   readonly #leaving = new Map<Digest, Promise<unknown>>();
 
@@ -168,10 +174,23 @@ export class ImageRecords {
     });
   }
 
-  /** Does so for what a crash may lose: memory changes at once, and the disk when its turn comes. */
+  /** Does so for what a crash may lose: memory changes at once, and the disk a moment later, once for many changes. */
   note(entry: ImageEntry, change: (metadata: ImageMetadata) => ImageMetadata): void {
     this.#set(entry, { key: entry.key, metadata: change(entry.metadata) });
-    this.describe(entry, change).catch(() => undefined);
+    this.#noted.add(entry);
+    this.#timer ??= setTimeout(() => void this.writeNoted(), NOTED_MS).unref();
+  }
+
+  /** Resolves when all that was noted is on the disk, where that takes it. */
+  async writeNoted(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const noted = new Set(this.#noted);
+    this.#noted.clear();
+    await inLanes(noted, async (entry) => {
+      // It may have been removed while others were written.
+      if (this.#isListed(entry)) await this.describe(entry, (metadata) => metadata).catch(() => undefined);
+    });
   }
 
   #inTurn(entry: ImageEntry, write: () => Promise<void>): Promise<void> {
@@ -180,8 +199,12 @@ export class ImageRecords {
     return done;
   }
 
+  #isListed(entry: ImageEntry): boolean {
+    return this.#entries.of(entry.id).includes(entry);
+  }
+
   #set(entry: ImageEntry, { key, metadata }: Pick<ImageEntry, 'key' | 'metadata'>): void {
-    const isListed = this.#entries.of(entry.id).includes(entry);
+    const isListed = this.#isListed(entry);
     if (isListed) this.#entries.remove(entry);
     entry.key = key;
     entry.metadata = metadata;

@@ -322,6 +322,30 @@ test('an image that has the name already gets a new time only, unless names are 
   assert.equal(reopened.resolve('again').id, id);
 });
 
+test('a new time is on the disk when the store is closed, and brings no image back that is gone', async () => {
+  const [{ id }, gone] = [await store.create(config('timed')), await store.create(config('gone'))];
+  const twice = async (): Promise<void> => {
+    for (const [name, image] of [
+      ['timed', id],
+      ['gone', gone.id],
+    ] as const)
+      await store.tag(name, image);
+  };
+  await twice();
+  const first = Date.parse(store.get(id)?.lastTagTime ?? '');
+  while (Date.now() <= first) await nextLoop();
+  await twice();
+  await store.untag(['docker.io/library/gone:latest']);
+  await store.delete(gone.id);
+  await store.close();
+  const records = await readdir(join(dir, 'image/metadata'));
+  assert.ok(records.includes(`${id.slice(7)}.json`) && !records.includes(`${gone.id.slice(7)}.json`), records.join());
+  const reopened = new FileImageStore(dir, layers);
+  await reopened.load();
+  assert.equal(reopened.get(id)?.lastTagTime, store.get(id)?.lastTagTime);
+  assert.ok(Date.parse(reopened.get(id)?.lastTagTime ?? '') > first);
+});
+
 test('creating is idempotent, also at the same time, and holds one reference on the layers', async () => {
   const chain = await layer(diff('1'));
   const bytes = config('a', diff('1'));

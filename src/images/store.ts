@@ -184,6 +184,11 @@ export class FileImageStore implements ImageStore {
     this.#changed(id, ...previous);
   }
 
+  /** Resolves when nothing waits for being written. */
+  close(): Promise<void> {
+    return this.#records.writeNoted();
+  }
+
   /** Remembers durably which image this one was made from. */
   async setParent(id: Digest, parent: Digest): Promise<void> {
     await this.#records.describe(this.#entry(id), (metadata) => ({ ...metadata, parent }));

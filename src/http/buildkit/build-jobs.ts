@@ -12,6 +12,9 @@ import type { ProgressLog } from './progress-log.js';
 /** More builds at once are refused. */
 const MAX_JOBS = 1_000;
 
+/** Made once: each build ends with it, and a new error costs a look at the stack. */
+const GIVEN_UP = new EngineError('cancelled', 'context canceled');
+
 /** The answer that a build gives to its client. */
 export interface JobOutcome {
   readonly exporterResponse: Readonly<Record<string, string>>;
@@ -44,8 +47,8 @@ export class BuildJob {
   }
 
   cancel(): void {
-    this.#aborter.abort();
-    this.#returned.reject(new EngineError('cancelled', 'context canceled'));
+    this.#aborter.abort(GIVEN_UP);
+    this.#returned.reject(GIVEN_UP);
   }
 
   /** The client's frontend has ended, with this error if there is one. Returns whether it has failed. */

@@ -9,7 +9,7 @@ import { Content, type ReadContentResponseSchema } from '../../ports/proto/gen/c
 const PIECE_BYTES = 1024 * 1024;
 
 export function contentMethods(history: Pick<BuildHistory, 'attachment'>): Served[] {
-  const find = async (digest: string): Promise<{ readonly path: string; readonly sizeBytes: number }> => {
+  const find = async (digest: string): Promise<{ readonly content: Buffer | string; readonly sizeBytes: number }> => {
     const found = await history.attachment(digest);
     if (found === undefined) throw notFound(`content ${digest.slice(0, 100)}: not found`);
     return found;
@@ -20,9 +20,11 @@ export function contentMethods(history: Pick<BuildHistory, 'attachment'>): Serve
       return { info: { digest, size: BigInt(sizeBytes) } };
     }),
     serverStream(Content.method.read, async function* ({ digest, offset, size }) {
-      const { path, sizeBytes } = await find(digest);
+      const { content, sizeBytes } = await find(digest);
       const start = Math.max(0, Number(offset));
-      yield* pieces(path, start, size > 0n ? Math.min(sizeBytes, start + Number(size)) : sizeBytes);
+      const end = size > 0n ? Math.min(sizeBytes, start + Number(size)) : sizeBytes;
+      if (typeof content === 'string') yield* pieces(content, start, end);
+      else if (start < end) yield { offset: BigInt(start), data: content.subarray(start, end) };
     }),
   ];
 }

@@ -150,8 +150,8 @@ export async function solve(
 interface BuildEnd {
   /** google.rpc.Status */
   readonly error: Buffer | undefined;
-  /** Resolves when its log is on the disk. */
-  readonly logged: Promise<unknown>;
+  /** Resolves with its log, without one when that is on the disk. */
+  readonly logged: Promise<Buffer | undefined>;
 }
 
 /** Puts a build that has ended into the history. The client has its answer first, and what it asks next comes later. */

@@ -1,7 +1,7 @@
 /** Calls to services that are offered on a connection. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { after, test } from 'node:test';
 import { GrpcClient } from './grpc-client.js';
 import { encode } from './grpc-messages.js';
@@ -59,5 +59,24 @@ test('the signal of a call tells of a client that leaves, and of none that has i
   } finally {
     client.close();
     await client.closed;
+  }
+});
+
+test('a connection on which nothing comes ends with its client, and with the server', async () => {
+  const other = new GrpcServer([]);
+  const accepted: Socket[] = [];
+  const silent = createServer((socket) => (accepted.push(socket.once('end', () => socket.end())), other.serve(socket)));
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  const { port } = silent.address() as AddressInfo;
+  try {
+    const leaving = connect(port, '127.0.0.1').resume();
+    leaving.end();
+    await once(leaving, 'close', { signal: AbortSignal.timeout(PATIENCE_MS) });
+    const staying = connect(port, '127.0.0.1').resume();
+    while (accepted.length < 2) await new Promise((resolve) => setImmediate(resolve));
+    other.close();
+    await once(staying, 'close', { signal: AbortSignal.timeout(PATIENCE_MS) });
+  } finally {
+    silent.close();
   }
 });

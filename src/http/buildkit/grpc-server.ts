@@ -109,6 +109,8 @@ export function byteTunnel<Message extends DescMessage>(
 export class GrpcServer {
   readonly #injector: { injectConnection(connection: Duplex): void; drain(graceMs: number): void; destroy(): void };
   readonly #server: Server;
+  /** Connections on which nothing has come yet. */
+  readonly #silent = new Set<Duplex>();
 
   constructor(services: readonly (readonly [DescService, readonly Served[]])[]) {
     this.#server = new Server({
@@ -125,13 +127,25 @@ export class GrpcServer {
     this.#injector = this.#server.createConnectionInjector(ServerCredentials.createInsecure());
   }
 
-  /** Serves a connection, which belongs to the server from now on. */
+  /**
+   * Serves a connection, which belongs to the server from now on. A client of HTTP/2 speaks first: until it does, there
+   * is no session of HTTP/2, as buildx only looks twice before a build whether it would get one.
+   */
   serve(connection: Duplex): void {
     connection.on('error', () => connection.destroy());
-    this.#injector.injectConnection(connection);
+    const heard = (): void => {
+      if (connection.readableLength === 0) return void connection.read();
+      connection.off('readable', heard);
+      this.#silent.delete(connection);
+      this.#injector.injectConnection(connection);
+    };
+    this.#silent.add(connection);
+    connection.on('readable', heard);
+    connection.once('close', () => this.#silent.delete(connection));
   }
 
   close(): void {
+    for (const connection of this.#silent) connection.destroy();
     this.#injector.destroy();
     this.#server.forceShutdown();
   }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
@@ -28,8 +28,10 @@ function begun(ref: string, pinned = false): BuildRecord {
 /** Keeps a build with a log of this size. */
 async function ended(history: BuildHistory, ref: string, logBytes: number, pinned = false): Promise<void> {
   const record = begun(ref, pinned);
-  writeFileSync(await history.begin(record), Buffer.alloc(logBytes));
-  await history.complete({ ...record, completedMs: Date.now() }, [], Promise.resolve());
+  const path = await history.begin(record);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, Buffer.alloc(logBytes));
+  await history.complete({ ...record, completedMs: Date.now() }, [], Promise.resolve(undefined));
 }
 
 const refsOf = async (history: BuildHistory): Promise<string[]> => (await history.list()).ended.map(({ ref }) => ref);
@@ -50,23 +52,58 @@ test('the logs of old builds make room for those of new ones, over a restart, to
   assert.deepEqual(await refsOf(again), ['d', 'kept']);
 });
 
-test('a build that has ended is found before it is on the disk, and its documents when they are', async () => {
-  const root = join(directory, 'early');
+/** Ends a build with a document and a log, reads both while they are written, and what a later daemon knows of it. */
+async function endAndRead(
+  root: string,
+  document: Buffer,
+  messages: readonly string[],
+): Promise<{ readonly read: string[]; readonly names: string[] }> {
   const history = new BuildHistory(root, LIMITS, silentLog);
   const record = begun('early');
-  await history.begin(record);
-  let log = (): void => undefined;
-  const logged = new Promise<void>((resolve) => (log = resolve));
-  const bytes = Buffer.from('document');
-  void history.complete(record, [{ kind: 'result', mediaType: 'text/plain', bytes }], logged);
+  const path = await history.begin(record);
+  assert.ok(!existsSync(dirname(path)), 'files of the build before');
+  let log: (bytes: Buffer) => void = () => undefined;
+  const logged = new Promise<Buffer>((resolve) => (log = resolve));
+  void history.complete(record, [{ kind: 'result', mediaType: 'text/plain', bytes: document }], logged);
   assert.deepEqual(await history.list().then(({ active }) => active), []);
   const [found] = (await history.list()).ended;
-  const attachment = history.attachment(found?.attachments?.[0]?.digest ?? '');
-  log();
-  const { path, sizeBytes } = (await attachment) ?? assert.fail('the document is not there');
-  assert.deepEqual([readFileSync(path, 'utf8'), sizeBytes], ['document', bytes.length]);
+  const digest = found?.attachments?.[0]?.digest ?? '';
+  const early = history.attachment(digest);
+  log(
+    Buffer.concat(
+      messages.map((text) => {
+        const message = Buffer.alloc(4 + Buffer.byteLength(text));
+        message.writeUInt32BE(Buffer.byteLength(text));
+        message.write(text, 4);
+        return message;
+      }),
+    ),
+  );
+  const read: string[] = [];
   await history.settled();
-  const [kept] = (await new BuildHistory(root, LIMITS, silentLog).list()).ended;
-  assert.deepEqual(kept, found);
-  assert.deepEqual(readdirSync(dirname(await history.begin(begun('early')))), [], 'files of the build before');
+  const later = new BuildHistory(root, LIMITS, silentLog);
+  assert.deepEqual((await later.list()).ended, [found]);
+  await later.pin('early', true);
+  for (const attachment of [await early, await later.attachment(digest)]) {
+    const { content, sizeBytes } = attachment ?? assert.fail('the document is not there');
+    const bytes = typeof content === 'string' ? readFileSync(content) : content;
+    assert.equal(sizeBytes, bytes.length);
+    read.push(bytes.toString());
+  }
+  for await (const message of (await later.log('early')) ?? assert.fail('there is no log'))
+    read.push(message.toString());
+  const names = readdirSync(dirname(path));
+  // A build of the same name is a new one.
+  await later.begin(begun('early'));
+  return { read, names };
+}
+
+test('a build that has ended is found before it is on the disk, and its log and documents when they are', async () => {
+  const root = join(directory, 'early');
+  const short = await endAndRead(root, Buffer.from('document'), ['one', 'two']);
+  assert.deepEqual(short, { read: ['document', 'document', 'one', 'two'], names: ['record.json'] });
+  const text = 'long '.repeat(50_000);
+  const { read, names } = await endAndRead(root, Buffer.from(text), ['one']);
+  assert.deepEqual(read, [text, text, 'one']);
+  assert.equal(names.length, 3, `a record, a document and a log: ${names.join()}`);
 });

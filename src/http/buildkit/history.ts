@@ -5,9 +5,12 @@ import { join } from 'node:path';
 import { notFound } from '../../errors/engine-error.js';
 import type { Logger } from '../../ports/logger.js';
 import { replaceFile, syncDirectory, writeSynced } from '../../sys/files/durable-file.js';
-import { readMessages, type StepCounts } from './progress-log.js';
+import { ownMember } from '../../text/own-member.js';
+import { messagesOf, readMessages, type StepCounts } from './progress-log.js';
 
 const MAX_RECORD_BYTES = 4 * 1024 * 1024;
+/** The log and the documents of a build are in its record when all of them together have no more. */
+const WITHIN_BYTES = 128 * 1024;
 const RECORD = 'record.json';
 const LOG = 'log';
 
@@ -27,6 +30,12 @@ export interface BuildRecord {
   readonly pinned: boolean;
   /** Descriptions of documents about the build; absent where there are none. */
   readonly attachments?: readonly AttachmentDescriptor[];
+}
+
+/** A record as it is on the disk: one file for most builds, which is written and synced once. */
+interface StoredRecord extends BuildRecord {
+  /** In base64, by the names that files of their own would have. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 interface AttachmentFacts {
@@ -77,12 +86,12 @@ export class BuildHistory {
     this.#logger = logger;
   }
 
-  /** Makes room for a build. Resolves with the path of its log. */
+  /** Makes room for a build. Resolves with the path of its log, whose directory need not be there. */
   async begin(record: BuildRecord): Promise<string> {
     await this.#load();
     await this.#writing.get(record.ref);
     const directory = this.#directory(record.ref);
-    await makeEmpty(directory);
+    if (this.#ended.has(record.ref)) await rm(directory, { recursive: true, force: true });
     this.#ended.delete(record.ref);
     this.#logBytes.delete(record.ref);
     this.#active.set(record.ref, record);
@@ -94,9 +103,13 @@ export class BuildHistory {
    * Keeps a build that has ended, with documents about it. Everybody finds it at once. The promise resolves when it is
    * on the disk, which the client of the build need not wait for: a kill in that moment loses the record of a build,
    * and nothing that it has made.
-   * @param logged resolves when its log is on the disk.
+   * @param logged resolves with the log, or without one when it is on the disk.
    */
-  async complete(ended: BuildRecord, documents: readonly Attachment[], logged: Promise<unknown>): Promise<void> {
+  async complete(
+    ended: BuildRecord,
+    documents: readonly Attachment[],
+    logged: Promise<Buffer | undefined>,
+  ): Promise<void> {
     const { ref } = ended;
     const described = documents.map(describe);
     const record = { ...ended, attachments: described.map(({ descriptor }) => descriptor) };
@@ -110,17 +123,26 @@ export class BuildHistory {
     await this.#trim().catch(() => undefined);
   }
 
-  async #write(record: BuildRecord, documents: readonly Described[], logged: Promise<unknown>): Promise<void> {
+  async #write(
+    record: BuildRecord,
+    documents: readonly Described[],
+    logged: Promise<Buffer | undefined>,
+  ): Promise<void> {
     const directory = this.#directory(record.ref);
     try {
-      await Promise.all([
-        logged.catch(() => undefined),
+      const log = await logged.catch(() => undefined);
+      await mkdir(directory, { recursive: true, mode: 0o700 });
+      const all = [...(log === undefined ? [] : [{ name: LOG, bytes: log }]), ...documents];
+      const isShort = all.reduce((sum, { bytes }) => sum + bytes.length, 0) <= WITHIN_BYTES;
+      if (!isShort) {
         // They need no other name meanwhile: without a record, which comes last, the directory counts for nothing.
-        ...documents.map(({ name, bytes }) => writeSynced(join(directory, name), bytes, 'w')),
-      ]);
-      if (documents.length > 0) await syncDirectory(directory);
-      await replaceFile(join(directory, RECORD), JSON.stringify(record));
-      await this.#measure(record.ref);
+        await Promise.all(all.map(({ name, bytes }) => writeSynced(join(directory, name), bytes, 'w')));
+        await syncDirectory(directory);
+      }
+      const files = isShort && Object.fromEntries(all.map(({ name, bytes }) => [name, bytes.toString('base64')]));
+      await replaceFile(join(directory, RECORD), JSON.stringify({ ...record, ...(files && { files }) }));
+      if (log === undefined) await this.#measure(record.ref);
+      else this.#logBytes.set(record.ref, log.length);
     } catch (err) {
       // The build itself is done: only its record is lost.
       this.#logger.warn({ err }, 'the record of a build could not be written');
@@ -138,14 +160,28 @@ export class BuildHistory {
     this.#logBytes.set(ref, log?.size ?? 0);
   }
 
-  /** Finds a document of any build; undefined when there is none with this digest. */
-  async attachment(digest: string): Promise<{ readonly path: string; readonly sizeBytes: number } | undefined> {
+  /** Returns what is in the record of a build under this name. */
+  async #within(ref: string, name: string): Promise<Buffer | undefined> {
+    const text = ownMember((await this.#stored(ref))?.files, name);
+    return text === undefined ? undefined : Buffer.from(text, 'base64');
+  }
+
+  #stored(ref: string): Promise<StoredRecord | undefined> {
+    return readRecord(join(this.#directory(ref), RECORD));
+  }
+
+  /** Finds a document of any build, its bytes or the path of a file; undefined when there is none with this digest. */
+  async attachment(
+    digest: string,
+  ): Promise<{ readonly content: Buffer | string; readonly sizeBytes: number } | undefined> {
     await this.#load();
     for (const { ref, attachments = [] } of this.#ended.values()) {
       const found = attachments.find((one) => one.digest === digest);
       if (found === undefined) continue;
       await this.#writing.get(ref);
-      return { path: join(this.#directory(ref), digest.slice('sha256:'.length)), sizeBytes: found.sizeBytes };
+      const name = digest.slice('sha256:'.length);
+      const content = (await this.#within(ref, name)) ?? join(this.#directory(ref), name);
+      return { content, sizeBytes: found.sizeBytes };
     }
     return undefined;
   }
@@ -161,10 +197,12 @@ export class BuildHistory {
   }
 
   /** Yields the log of a build that has ended; undefined when there is no such build. */
-  async log(ref: string): Promise<AsyncGenerator<Buffer> | undefined> {
+  async log(ref: string): Promise<AsyncIterable<Buffer> | undefined> {
     await this.#load();
     await this.#writing.get(ref);
-    return this.#ended.has(ref) ? readMessages(join(this.#directory(ref), LOG)) : undefined;
+    if (!this.#ended.has(ref)) return undefined;
+    const log = await this.#within(ref, LOG);
+    return log === undefined ? readMessages(join(this.#directory(ref), LOG)) : messagesOf(log);
   }
 
   /** @throws EngineError not-found. */
@@ -174,7 +212,8 @@ export class BuildHistory {
     const record = this.#ended.get(ref);
     if (record === undefined) throw notFound(`build ${ref} not found`);
     const next = { ...record, pinned };
-    await replaceFile(join(this.#directory(ref), RECORD), JSON.stringify(next));
+    const { files } = (await this.#stored(ref)) ?? {};
+    await replaceFile(join(this.#directory(ref), RECORD), JSON.stringify({ ...next, ...(files && { files }) }));
     this.#ended.set(ref, next);
   }
 
@@ -218,13 +257,16 @@ export class BuildHistory {
   async #read(): Promise<void> {
     await mkdir(this.#root, { recursive: true, mode: 0o700 });
     for (const name of await readdir(this.#root)) {
-      const record = await readRecord(join(this.#root, name, RECORD));
-      if (record === undefined || this.#directory(record.ref) !== join(this.#root, name))
+      const stored = await readRecord(join(this.#root, name, RECORD));
+      if (stored === undefined || this.#directory(stored.ref) !== join(this.#root, name)) {
         await rm(join(this.#root, name), { recursive: true, force: true });
-      else {
-        await this.#measure(record.ref);
-        this.#ended.set(record.ref, record);
+        continue;
       }
+      const { files, ...record } = stored;
+      const log = ownMember(files, LOG);
+      if (log === undefined) await this.#measure(record.ref);
+      else this.#logBytes.set(record.ref, Buffer.byteLength(log, 'base64'));
+      this.#ended.set(record.ref, record);
     }
     await this.#trim();
   }
@@ -246,14 +288,6 @@ export class BuildHistory {
   }
 }
 
-/** Makes a directory. Removes what is in its place, which a new build hardly ever finds. */
-async function makeEmpty(directory: string): Promise<void> {
-  const make = (): Promise<string | undefined> => mkdir(directory, { recursive: true, mode: 0o700 });
-  if ((await make()) !== undefined) return;
-  await rm(directory, { recursive: true, force: true });
-  await make();
-}
-
 /** A document under the name that its file has. */
 interface Described {
   readonly name: string;
@@ -266,10 +300,10 @@ function describe({ bytes, ...facts }: Attachment): Described {
   return { name, bytes, descriptor: { ...facts, digest: `sha256:${name}`, sizeBytes: bytes.length } };
 }
 
-async function readRecord(path: string): Promise<BuildRecord | undefined> {
+async function readRecord(path: string): Promise<StoredRecord | undefined> {
   try {
     const bytes = await readFile(path);
-    return bytes.length > MAX_RECORD_BYTES ? undefined : (JSON.parse(bytes.toString()) as BuildRecord);
+    return bytes.length > MAX_RECORD_BYTES ? undefined : (JSON.parse(bytes.toString()) as StoredRecord);
   } catch {
     return undefined;
   }

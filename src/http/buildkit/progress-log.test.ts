@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { decode } from './grpc-messages.js';
-import { ProgressLog, readMessages } from './progress-log.js';
+import { messagesOf, ProgressLog } from './progress-log.js';
 import { StatusResponseSchema } from './proto/gen/control_pb.js';
 
 const MIB = 1024 * 1024;
@@ -49,7 +49,7 @@ test('a log that is long enough is not written on, and the newest lines are in m
   assert.ok(numbers.length < 25, String(numbers.length));
 });
 
-test('a short log is read along from memory, and is written when the build ends', async () => {
+test('a short log is read along from memory, and is handed over when the build ends', async () => {
   const path = join(directory, 'short');
   const progress = new ProgressLog(path);
   const reading = progress.read();
@@ -58,10 +58,9 @@ test('a short log is read along from memory, and is written when the build ends'
     progress.log('sha256:1', 1, Buffer.from(`line ${number}`));
     come.push((await reading.next()).value as Buffer);
   }
-  assert.ok(!existsSync(path), 'written before the end');
-  await progress.end();
   const kept: Buffer[] = [];
-  for await (const message of readMessages(path)) kept.push(message);
+  for await (const message of messagesOf((await progress.end()) ?? assert.fail('no log'))) kept.push(message);
+  assert.ok(!existsSync(path), 'written');
   assert.deepEqual(kept, come);
   assert.equal((await reading.next()).done, true);
 });

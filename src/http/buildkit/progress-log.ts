@@ -3,7 +3,8 @@
  * one on, in order and without a gap. Readers may be slow: messages are on disk, and only the newest are in memory,
  * too.
  */
-import { open, type FileHandle } from 'node:fs/promises';
+import { mkdir, open, type FileHandle } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import type { BuildObserver, BuildStatus, BuildVertex, BuildWarning } from '../../ports/build.js';
 import { encode, PIECE_BYTES } from './grpc-messages.js';
 import { StatusResponseSchema } from './proto/gen/control_pb.js';
@@ -12,7 +13,7 @@ import { timestamp } from './timestamp.js';
 /** Events that come within this time share a message. */
 const GATHER_MS = 20;
 const GATHER_BYTES = 64 * 1024;
-/** So much is written at once: the whole log of a short build takes one write, when the build ends. */
+/** So much is written at once: of a short build nothing is, whose log is in its record in the end. */
 const WRITE_BYTES = 64 * 1024;
 /** So much stays in memory for those who read along. */
 const RECENT_BYTES = 1024 * 1024;
@@ -88,7 +89,10 @@ export class ProgressLog implements BuildObserver {
   #file: FileHandle | undefined;
   #writing: Promise<void> = Promise.resolve();
 
-  /** @param path of the file that is made for it; undefined: all stays in memory, for builds that do nothing. */
+  /**
+   * @param path of the file that is made for a long log, with its directory; undefined: all stays in memory, for builds
+   *   that do nothing.
+   */
   constructor(path: string | undefined, maxBytes = MAX_LOG_BYTES) {
     this.#path = path;
     this.#maxBytes = maxBytes;
@@ -186,17 +190,18 @@ export class ProgressLog implements BuildObserver {
     return this.#sourceBytes > MAX_SOURCE_BYTES ? undefined : this.#source;
   }
 
-  /** Ends the readers when they have all. Resolves when everything is on disk. */
-  async end(): Promise<void> {
-    if (this.#isEnded) return this.#writing;
+  /** Ends the readers when they have all. Resolves with all of a short log, without it when it is on the disk. */
+  async end(): Promise<Buffer | undefined> {
     this.#flush();
-    this.#write();
     this.#isEnded = true;
     this.#wake();
+    if (this.#unwrittenBytes === this.#length) return Buffer.concat(this.#unwritten);
+    this.#write();
     await this.#writing;
     if (!this.#isBroken) await this.#file?.sync();
     await this.#file?.close();
     this.#file = undefined;
+    return undefined;
   }
 
   /** Yields the messages from the first one on, until the build is over. */
@@ -280,7 +285,7 @@ export class ProgressLog implements BuildObserver {
       if (this.#isBroken) return this.#forget();
       // A disk that is full costs the oldest part of the log, not the build.
       try {
-        this.#file ??= await open(path, 'w', 0o600);
+        this.#file ??= await this.#create(path);
         await this.#file.writev(pieces, this.#written);
         this.#written += bytes;
       } catch {
@@ -288,6 +293,11 @@ export class ProgressLog implements BuildObserver {
       }
       this.#forget();
     });
+  }
+
+  async #create(path: string): Promise<FileHandle> {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    return open(path, 'w', 0o600);
   }
 
   /** Drops messages from memory that are on disk, the oldest first; without a disk those that are too many. */
@@ -328,5 +338,14 @@ export async function* readMessages(path: string, start = 0, end = Number.MAX_SA
     }
   } finally {
     await file.close();
+  }
+}
+
+/** Yields the messages of a log that is in memory. */
+export async function* messagesOf(log: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at + LENGTH_BYTES <= log.length;) {
+    const end = at + LENGTH_BYTES + log.readUInt32BE(at);
+    yield log.subarray(at + LENGTH_BYTES, end);
+    at = end;
   }
 }
