@@ -24,6 +24,7 @@ import { eventLoop } from './event-loop.js';
 import { exec } from './exec.js';
 import { measureFloors } from './floors.js';
 import { importTar } from './import.js';
+import { JournalledDisk, lacksJournal } from './journalled-disk.js';
 import { lifecycle } from './lifecycle.js';
 import { logFollow } from './log-follow.js';
 import { logs } from './logs.js';
@@ -164,10 +165,11 @@ function contenders(
   );
 }
 
-/** Has the daemons keep their files on a btrfs where their driver needs one. Returns what takes it away. */
+/** Has the daemons keep their files on a file system that is fit for the measures. Returns what takes it away. */
 function useFileSystem(): () => void {
-  if (options.storageDriver !== 'btrfs') return () => undefined;
-  const disk = new BtrfsDisk(BTRFS_MEGABYTES);
+  const isBtrfs = options.storageDriver === 'btrfs';
+  if (!isBtrfs && !lacksJournal(tmpdir())) return () => undefined;
+  const disk = isBtrfs ? new BtrfsDisk(BTRFS_MEGABYTES) : new JournalledDisk();
   process.env['TMPDIR'] = disk.path;
   return () => disk.remove();
 }
