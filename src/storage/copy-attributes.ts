@@ -4,7 +4,7 @@
  */
 import { closeSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
 import { makeDevice, makeFifo, makeSocket, setOpenFileTimes, setTimes } from '../sys/files/inode.js';
-import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
+import { getXattr, listOpenXattrs, listXattrs, setXattr } from '../sys/files/xattr.js';
 import { fsPath } from './byte-path.js';
 import { chmodNode } from './chmod-node.js';
 import { isMark } from './layers/marks.js';
@@ -21,6 +21,11 @@ const NOT_COPIED = /^(trusted\.|security\.(?!capability$))/;
 /** Returns the names of the extended attributes that belong to the content of a file. */
 export function contentXattrs(at: string): string[] {
   return listXattrs(fsPath(at)).filter(isContentXattr);
+}
+
+/** Tells whether an open file has extended attributes that belong to its content. */
+export function hasContentXattrs(fd: number): boolean {
+  return listOpenXattrs(fd).some(isContentXattr);
 }
 
 /** Tells whether an attribute of this name belongs to the content of a file. */

@@ -1,7 +1,9 @@
 /** Copies small regular files, as most are, with few system calls. Synchronous, for worker threads. */
 import { closeSync, constants, fchmodSync, fchownSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import type { BigIntStats } from 'node:fs';
+import { closeFd } from '../sys/files/fd.js';
 import { isInMemoryOnly, shareContent } from '../sys/files/inode.js';
+import { quickOpen } from '../sys/files/quick-stat.js';
 import { fsPath } from './byte-path.js';
 import { openStill, requireRegular } from './open-regular.js';
 
@@ -111,15 +113,20 @@ export function isSmall(stat: BigIntStats): boolean {
   return stat.isFile() && stat.size <= BigInt(SMALL_BYTES);
 }
 
-/** Reads a file into memory for one byte more than a small file has; returns its size, or -1 when it is not small. */
-export function readSmall(from: string, place: Buffer): number {
-  const source = openSync(fsPath(from), READ);
+/**
+ * Reads a file into memory for one byte more than a small file has.
+ * @param isPlain is asked with its descriptor first.
+ * @returns its size, or -1 when it is neither small nor plain.
+ */
+export function readSmall(from: string, place: Buffer, isPlain: (fd: number) => boolean): number {
+  const source = quickOpen(from);
   try {
+    if (!isPlain(source)) return -1;
     // Reading at a place fails for a FIFO that has taken the place of the file.
     const bytes = readSync(source, place, 0, place.length, 0);
     return bytes > SMALL_BYTES ? -1 : bytes;
   } finally {
-    closeSync(source);
+    closeFd(source);
   }
 }
 

@@ -10,6 +10,10 @@
  *   file; uid; gid; mode; nanoseconds of the time (4 bytes each), its seconds (8 bytes, a double); path; content
  *
  * Nobody waits for a writer that has not come: until it has, the reader writes by itself.
+ *
+ * To wake a thread costs as much as a file. So one that waits says so in a number of its own, which whoever wakes it
+ * takes back, and it is woken when there is work for a while: the writer for several files, the reader for half of the
+ * ring.
  */
 import { internal } from '../../errors/engine-error.js';
 import type { Look } from '../../storage/copy-regular.js';
@@ -19,8 +23,10 @@ const NUMBERS_BYTES = 64;
 const HEAD_BYTES = 36;
 /** A writer is called after so many files, since a thread takes as long to come. */
 const WORTH_A_WRITER = 64;
-/** A file is written within microseconds, unless the disk has to take others first. */
-const LOOK_AGAIN_MS = 1000;
+/** A writer that waits is woken for so many bytes. */
+const WORTH_WAKING_BYTES = RING_BYTES / 4;
+/** A thread that waits looks by itself after this time, for few files that nothing comes behind. */
+const LOOK_AGAIN_MS = 100;
 
 /** Places of the numbers. */
 const HEAD = 0;
@@ -33,6 +39,10 @@ const FAILED = 3;
 const ENDED = 4;
 /** 1: a file has become another one than was told. */
 const UNLIKE = 5;
+/** 1: the writer waits. */
+const WRITER_WAITS = 6;
+/** 1: the reader waits. */
+const READER_WAITS = 7;
 
 /** A file that is to be made. */
 export interface LineFile extends Look {
@@ -120,8 +130,8 @@ export class FileLine {
   }
 
   #publish(bytes: number): void {
-    Atomics.add(this.#numbers, HEAD, bytes);
-    Atomics.notify(this.#numbers, HEAD);
+    const head = (Atomics.add(this.#numbers, HEAD, bytes) + bytes) | 0;
+    if (((head - Atomics.load(this.#numbers, TAIL)) | 0) >= WORTH_WAKING_BYTES) wake(this.#numbers, WRITER_WAITS);
   }
 
   /** Waits until so many bytes of the ring are free. */
@@ -130,7 +140,8 @@ export class FileLine {
       const tail = Atomics.load(this.#numbers, TAIL);
       if (Atomics.load(this.#numbers, FAILED) === 1) throw internal('files could not be written');
       if (RING_BYTES - ((Atomics.load(this.#numbers, HEAD) - tail) | 0) >= bytes) return;
-      Atomics.wait(this.#numbers, TAIL, tail, LOOK_AGAIN_MS);
+      wake(this.#numbers, WRITER_WAITS);
+      waitUntilWoken(this.#numbers, READER_WAITS, TAIL, tail);
     }
   }
 }
@@ -139,15 +150,14 @@ export class FileLine {
 export function endLine(memory: SharedArrayBuffer): void {
   const numbers = numbersOf(memory);
   Atomics.store(numbers, ENDED, 1);
-  // A writer that waits for the head looks again.
-  Atomics.notify(numbers, HEAD);
+  wake(numbers, WRITER_WAITS);
 }
 
 /** Tells the reader of a line that its writer has failed. */
 export function failLine(memory: SharedArrayBuffer): void {
   const numbers = numbersOf(memory);
   Atomics.store(numbers, FAILED, 1);
-  Atomics.notify(numbers, TAIL);
+  wake(numbers, READER_WAITS);
 }
 
 /**
@@ -162,7 +172,7 @@ export function takeFiles(memory: SharedArrayBuffer, write: (file: LineFile, con
     const head = Atomics.load(numbers, HEAD);
     if (head === tail) {
       if (Atomics.load(numbers, ENDED) === 1) return;
-      Atomics.wait(numbers, HEAD, head, LOOK_AGAIN_MS);
+      waitUntilWoken(numbers, WRITER_WAITS, HEAD, head);
       continue;
     }
     const at = tail & (RING_BYTES - 1);
@@ -171,8 +181,23 @@ export function takeFiles(memory: SharedArrayBuffer, write: (file: LineFile, con
     if (pathLength > 0 && !write(...fileAt(ring, at, pathLength))) Atomics.store(numbers, UNLIKE, 1);
     tail = (tail + length) | 0;
     Atomics.store(numbers, TAIL, tail);
-    Atomics.notify(numbers, TAIL);
+    if (((Atomics.load(numbers, HEAD) - tail) | 0) <= RING_BYTES / 2) wake(numbers, READER_WAITS);
   }
+}
+
+/** Waits while a number is the one that was seen, until somebody wakes this thread or it is time to look again. */
+function waitUntilWoken(numbers: Int32Array, waits: number, place: number, seen: number): void {
+  Atomics.store(numbers, waits, 1);
+  // A change from before that was said wakes nobody.
+  const isOver = Atomics.load(numbers, ENDED) === 1 || Atomics.load(numbers, FAILED) === 1;
+  if (!isOver && Atomics.load(numbers, place) === seen) Atomics.wait(numbers, waits, 1, LOOK_AGAIN_MS);
+  Atomics.store(numbers, waits, 0);
+}
+
+function wake(numbers: Int32Array, waits: number): void {
+  if (Atomics.load(numbers, waits) === 0) return;
+  Atomics.store(numbers, waits, 0);
+  Atomics.notify(numbers, waits);
 }
 
 function fileAt(ring: Buffer, at: number, pathLength: number): [file: LineFile, content: Buffer] {

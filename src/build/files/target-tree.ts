@@ -8,11 +8,11 @@ import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toText } from '../../storage/byte-path.js';
 import type { FoundPath } from '../../storage/container-path.js';
 import {
-  contentXattrs,
   copyAttributes,
   copyInode,
   copySmallFile,
   copyTimes,
+  hasContentXattrs,
   splitNs,
 } from '../../storage/copy-attributes.js';
 import { isApart, isSmall, type Look, readSmall, SMALL_BYTES } from '../../storage/copy-regular.js';
@@ -29,6 +29,7 @@ import type { LeftOut, SourceFile } from './source-files.js';
 import { isDirectoryAt, isFileAt, resolveTarget } from './target-paths.js';
 
 const DIRECTORY = O_PATH | constants.O_DIRECTORY;
+const isPlain = (fd: number): boolean => !hasContentXattrs(fd);
 
 export interface Appearance {
   /** Returns the owner on this host of something that has this owner in the source. */
@@ -262,11 +263,10 @@ export class TargetTree {
   #putInLine(from: string, stat: BigIntStats, to: string): boolean {
     const { layer } = this;
     if (layer?.line?.isManned() !== true || !isSmall(stat) || stat.nlink > 1n) return false;
-    if (!this.#own.has(parentPath(to)) || !isApart(stat.dev, layer.device) || contentXattrs(from).length > 0)
-      return false;
+    if (!this.#own.has(parentPath(to)) || !isApart(stat.dev, layer.device)) return false;
     const look = this.#lookOf(stat);
     const file = { path: layer.root + to, ...look, time: splitNs(stat.mtimeNs) };
-    const content = layer.line.put(file, SMALL_BYTES + 1, (place) => readSmall(from, place));
+    const content = layer.line.put(file, SMALL_BYTES + 1, (place) => readSmall(from, place, isPlain));
     if (content === undefined) return false;
     layer.tar.file(to.slice(1), { ...look, mtimeNs: stat.mtimeNs }, content);
     return true;

@@ -1,17 +1,9 @@
 /** Worker task: writes the files that another thread reads; see file-line.ts. */
-import {
-  closeSync,
-  constants,
-  fchmodSync,
-  fchownSync,
-  fstatSync,
-  openSync,
-  writeSync,
-  type BigIntStats,
-} from 'node:fs';
+import { closeSync, constants, fchmodSync, fchownSync, openSync, writeSync, type BigIntStats } from 'node:fs';
 import { fsPath } from '../../storage/byte-path.js';
 import { storageError } from '../../storage/storage-error.js';
 import { setOpenFileTimes } from '../../sys/files/inode.js';
+import { quickStatOpen } from '../../sys/files/quick-stat.js';
 import { type LineFile, takeFiles } from './file-line.js';
 
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
@@ -32,12 +24,12 @@ function writeFile(file: LineFile, content: Buffer): boolean {
   try {
     for (let at = 0; at < content.length;) at += writeSync(fd, content, at, content.length - at);
     setOpenFileTimes(fd, ...file.time);
-    const made = fstatSync(fd, { bigint: true });
+    const made = quickStatOpen(fd);
     if (isLike(made, file, content)) return true;
     // A change of the owner takes bits of the mode away.
     fchownSync(fd, file.uid, file.gid);
     fchmodSync(fd, file.mode);
-    return isLike(fstatSync(fd, { bigint: true }), file, content);
+    return isLike(quickStatOpen(fd), file, content);
   } finally {
     closeSync(fd);
   }

@@ -165,5 +165,5 @@ function isInherited(at: string): boolean {
 }
 
 function withTime(stat: BigIntStats, mtimeNs: bigint): BigIntStats {
-  return Object.assign(Object.create(Object.getPrototypeOf(stat) as object) as BigIntStats, stat, { mtimeNs });
+  return Object.create(stat, { mtimeNs: { value: mtimeNs } }) as BigIntStats;
 }

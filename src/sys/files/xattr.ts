@@ -20,6 +20,9 @@ const lgetxattr = libc.func<[path: Path, name: string, value: Buffer, size: numb
 const llistxattr = libc.func<[path: Path, list: Buffer, size: number]>(
   'intptr_t llistxattr(const char *path, char *list, size_t size)',
 );
+const flistxattr = libc.func<[fd: number, list: Buffer, size: number]>(
+  'intptr_t flistxattr(int fd, char *list, size_t size)',
+);
 
 // linux/limits.h: XATTR_SIZE_MAX and XATTR_LIST_MAX are both 64 KiB.
 const scratch = Buffer.allocUnsafeSlow(65_536);
@@ -47,7 +50,16 @@ export function getXattr(path: Path, name: string): Buffer | undefined {
  * Returns the sorted names of all attributes that this process may see; none when the file system has no attributes.
  */
 export function listXattrs(path: Path): string[] {
-  const length = llistxattr(cPath(path), scratch, scratch.length);
+  return namesOf('llistxattr', llistxattr(cPath(path), scratch, scratch.length));
+}
+
+/** Returns the same of an open file. */
+export function listOpenXattrs(fd: number): string[] {
+  return namesOf('flistxattr', flistxattr(fd, scratch, scratch.length));
+}
+
+/** @param length of the list that a call has left in `scratch`. */
+function namesOf(call: string, length: number): string[] {
   if (length > 0)
     return scratch
       .toString('latin1', 0, length - 1)
@@ -56,7 +68,7 @@ export function listXattrs(path: Path): string[] {
   if (length === 0) return [];
   const errno = libc.errno();
   if (errno === EOPNOTSUPP) return [];
-  throw syscallError('llistxattr', errno);
+  throw syscallError(call, errno);
 }
 
 // asm-generic/errno.h
