@@ -137,9 +137,14 @@ export interface TaskService {
   update(id: string, resources: Record<string, unknown>): Promise<void>;
   /** Deletes task and container, in that order. Idempotent. Call it only after output was drained. */
   delete(id: string): Promise<void>;
-  /** Returns all tasks that the supervisor knows, for reconciliation at start and after a reconnect. */
-  list(): Promise<TaskInfo[]>;
-  get(id: string): Promise<TaskInfo | undefined>;
+  /**
+   * Returns all tasks that the supervisor knows, for reconciliation at start and after a reconnect. It asks for a
+   * minute for the state of one whose shim does not answer. @param isEnough tells of which tasks it is enough that they
+   * are there: their state is `unknown` then, and nothing is known of their pipes.
+   */
+  list(isEnough?: (id: string) => boolean): Promise<TaskInfo[]>;
+  /** Does the same for one task. @param mayBeUnknown as `isEnough`. */
+  get(id: string, mayBeUnknown?: boolean): Promise<TaskInfo | undefined>;
   /** Returns cgroup statistics of the task (decoded `io.containerd.cgroups.v1|v2.Metrics`). */
   metrics(id: string): Promise<unknown>;
   /**

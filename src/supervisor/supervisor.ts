@@ -235,7 +235,7 @@ class Supervisor implements SupervisorProcess {
    * @param unborn is what was half done when this began.
    */
   async #endOrphans(unborn: readonly UnbornTask[]): Promise<void> {
-    const known = new Set((await this.tasks.list()).map(({ id }) => id));
+    const known = new Set((await this.tasks.list(() => true)).map(({ id }) => id));
     const isOrphan = (id: string): boolean => !known.has(id);
     try {
       // containerd may know the shim of a task that it does not list, and then clears up better than anybody else.

@@ -70,6 +70,12 @@ export class TaskContainers {
     for (const { id } of containers) this.remove(id);
   }
 
+  /** Returns the IDs of all, which no shim is asked for. */
+  async ids(): Promise<string[]> {
+    const { containers } = await this.#service.list({ filters: [] }, READ);
+    return containers.map(({ id }) => id);
+  }
+
   /** Resolves when no removal is under way. */
   async settled(): Promise<void> {
     await Promise.all(this.#removals.values());

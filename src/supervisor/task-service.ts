@@ -73,7 +73,8 @@ export class ContainerdTasks implements TaskService {
     this.#realm = realm;
     this.#heard = heard;
     this.#kept = kept;
-    this.#lookup = new TaskLookup(this.#tasks, { heard, kept });
+    const { containers } = this;
+    this.#lookup = new TaskLookup({ heard, kept, tasks: this.#tasks, containers, bundles: realm.taskDirs });
     const remove = async (id: string, isBroken: boolean): Promise<void> => {
       await this.#delete(id, { isBroken });
       this.#forget(id);
@@ -219,15 +220,15 @@ export class ContainerdTasks implements TaskService {
     this.#reports.forget(id);
   }
 
-  async list(): Promise<TaskInfo[]> {
-    return (await this.#lookup.all()).map((process) => {
+  async list(isEnough?: (id: string) => boolean): Promise<TaskInfo[]> {
+    return (await this.#lookup.all(isEnough)).map((process) => {
       const info = this.#inform(process);
       return info.status === 'stopped' && this.#kept?.lacks(info.id) === true ? { ...info, isUnwitnessed: true } : info;
     });
   }
 
-  async get(id: string): Promise<TaskInfo | undefined> {
-    const process = await this.#lookup.get(id);
+  async get(id: string, mayBeUnknown?: boolean): Promise<TaskInfo | undefined> {
+    const process = await this.#lookup.get(id, mayBeUnknown);
     return process && this.#inform(process);
   }
 
@@ -281,9 +282,10 @@ export class ContainerdTasks implements TaskService {
   async reconcile(): Promise<void> {
     await this.#failed.clearAll();
     if (this.#pool !== undefined) this.#pool.use((await this.version()).version);
-    const { tasks } = await this.#tasks.list({}, READ);
-    const inits = new Map(tasks.map((process) => [process.id, process]));
-    const missed = this.#exits.awaited().map(async (process) => {
+    const awaited = this.#exits.awaited();
+    if (awaited.length === 0) return;
+    const inits = new Map((await this.#lookup.listed()).map((process) => [process.id, process]));
+    const missed = awaited.map(async (process) => {
       const { id, execId } = process;
       try {
         const found = (execId === '' ? inits.get(id) : undefined) ?? (await this.#lookup.find(process));

@@ -13,7 +13,7 @@ import type { ContainerDirectory } from '../container/directory.js';
 import { taskExit } from '../kit/task-exit.js';
 import type { LoadedRecords } from '../container/records.js';
 import type { ContainerRecord } from '../container/container.record.js';
-import { reconcile, untoldBeginnings } from '../container/life/reconcile.js';
+import { isClearWithoutTask, reconcile, untoldBeginnings } from '../container/life/reconcile.js';
 import type { ContainerIoRegistry } from '../container/streams/container-io.js';
 import { removeStaleStreams, removeStreams } from '../container/streams/stream-files.js';
 import { wantsStartAtBoot } from '../container/life/restart-policy.js';
@@ -48,7 +48,9 @@ export interface RecoveryDeps {
 export async function recoverContainers(deps: RecoveryDeps): Promise<void> {
   const { log, containers, ios, tasks, layers, ioRoot, network } = deps;
   const { records: found, removed, damaged } = deps.loaded;
-  const running = await tasks.list();
+  // A shim that hangs must not keep the daemon from serving others: what it serves counts as it did before.
+  const isClear = new Set(found.flatMap(({ id, state }) => (isClearWithoutTask(state.status) ? [id] : [])));
+  const running = await tasks.list((id) => isClear.has(id));
   if (removed.length > 0)
     log.warn({ containers: removed }, 'removed what a crash left of containers that were being created or removed');
   for (const { id, reason } of damaged)

@@ -13,28 +13,29 @@ export async function adoptContainer(
   { deps, ios }: EffectTools,
   { record: found, isInPlace }: { readonly record: ContainerRecord; readonly isInPlace: boolean },
 ): Promise<ContainerRecord> {
-  if (isInPlace) return seen(found, await taskOf(deps, found.id));
+  if (isInPlace) return seen(found, await taskOf(deps, found.id, false));
   // This comes first: networks that are not taken over are removed, whatever else fails.
   const record = await adoptNetworks(deps, found);
-  const task = await taskOf(deps, record.id).catch(async (error: unknown) => {
+  const task = await taskOf(deps, record.id, true).catch(async (error: unknown) => {
     if (isEngineError(error) && error.code === TASK_GONE) await ios.get(record.id).recover(record);
     throw error;
   });
   await deps.layers.mount(record.id);
   await new VolumeUse(deps, record).adopt();
-  await ios.get(record.id).reopen(record, task.stdio);
+  // A shim that does not answer tells nothing of the pipes.
+  await ios.get(record.id).reopen(record, task.status === 'unknown' ? undefined : task.stdio);
   return seen(record, task);
 }
 
 /** Returns the task of a container that should have one. @throws EngineError with the code TASK_GONE. */
-async function taskOf({ tasks }: ContainerDeps, id: string): Promise<TaskInfo> {
-  const task = await tasks.get(id);
+async function taskOf({ tasks }: ContainerDeps, id: string, mayBeUnknown: boolean): Promise<TaskInfo> {
+  const task = await tasks.get(id, mayBeUnknown);
   if (!task || task.status === 'stopped') throw internal(`task ${id} is gone`, { code: TASK_GONE });
   return task;
 }
 
 function seen(record: ContainerRecord, { status, pid }: TaskInfo): ContainerRecord {
   // The shim does not answer, so the container counts as it did before.
-  if (status === 'unknown') return withState(record, { pid });
+  if (status === 'unknown') return withState(record, { pid: pid || record.state.pid });
   return withState(record, { status: status === 'paused' || status === 'pausing' ? 'paused' : 'running', pid });
 }

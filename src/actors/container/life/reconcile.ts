@@ -52,6 +52,11 @@ export function reconcile(
   return { phase: 'exited', record, exit: unseenExit(told, found.id, now), told };
 }
 
+/** Returns whether a container's record says how it is, while nobody knows the state of its task. */
+export function isClearWithoutTask(status: ContainerRecord['state']['status']): boolean {
+  return status !== 'created' && status !== 'starting';
+}
+
 /** Returns whether the log has the start of the run, or its end. */
 function wasStarted(told: ToldEvents, id: string): boolean {
   return told.has(toldKey('container', 'start', id)) || told.has(toldKey('container', 'die', id));

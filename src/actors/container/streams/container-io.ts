@@ -66,8 +66,8 @@ export class ContainerIo {
     return { paths: stdio.paths, logPath: log.path, started: () => this.#openStdin(stdio) };
   }
 
-  /** Takes up the streams of a container that ran on while the daemon was away. */
-  async reopen(record: ContainerRecord, paths: StdioPaths): Promise<void> {
+  /** Takes up the streams of a container that ran on while the daemon was away. Default: those that `open` made. */
+  async reopen(record: ContainerRecord, paths = this.#pathsOf(record)): Promise<void> {
     const [stdio, log] = await Promise.all([this.deps.stdio.reopen(paths), this.#openLog(record, true)]);
     await this.#use(stdio, log);
     await this.#openStdin(stdio);
@@ -78,11 +78,19 @@ export class ContainerIo {
    * until `drained`. Its FIFOs are kept by others meanwhile.
    */
   async recover(record: ContainerRecord): Promise<void> {
-    const path = (name: string): string => `${this.deps.ioRoot}/${record.id}/${name}`;
-    const terminal = record.config.Tty;
-    const paths = { stdin: '', stdout: path('stdout'), stderr: terminal ? '' : path('stderr'), terminal };
+    const paths = { ...this.#pathsOf(record), stdin: '' };
     const [stdio, log] = await Promise.all([this.deps.stdio.reopenEnded(paths), this.#openLog(record, true)]);
     await this.#use(stdio, log);
+  }
+
+  #pathsOf({ id, config: { OpenStdin, Tty } }: ContainerRecord): StdioPaths {
+    const path = (name: string): string => `${this.deps.ioRoot}/${id}/${name}`;
+    return {
+      stdin: OpenStdin ? path('stdin') : '',
+      stdout: path('stdout'),
+      stderr: Tty ? '' : path('stderr'),
+      terminal: Tty,
+    };
   }
 
   #openLog(record: ContainerRecord, isRunning = false): Promise<ContainerLog> {
