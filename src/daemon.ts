@@ -10,6 +10,7 @@ import { Predecessor } from './handover/predecessor.js';
 import { Succession } from './handover/successor.js';
 import type { Logger } from './ports/logger.js';
 import { ServiceManager } from './service-manager.js';
+import { endAtOnce } from './sys/process/end-at-once.js';
 import type { DebugSignal } from './sys/process/debug-signal.js';
 import { lockDirectory, type LockedDirectory } from './sys/files/directory-lock.js';
 import { limitHeaps } from './sys/process/memory.js';
@@ -55,7 +56,7 @@ export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal):
   const onSignal = (signal: string): void => {
     signals++;
     log.info({ signal }, signals === 1 ? 'stopping' : 'already stopping; a third signal ends the daemon at once');
-    if (signals >= IMPATIENT_SIGNALS) process.exit(1);
+    if (signals >= IMPATIENT_SIGNALS) endAtOnce(1);
     manager?.stopping();
     engine?.stop();
   };
