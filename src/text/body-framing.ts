@@ -36,6 +36,12 @@ export class SizedBody implements BodyFraming {
   }
 }
 
+/** A chunk, and what is between it and the one before. */
+export interface NextChunk {
+  readonly bytes: number;
+  readonly frame: Buffer;
+}
+
 /** Lines between the data: sizes with their extensions, and trailer fields. Neither means anything to us. */
 const MAX_LINE_BYTES = 4096;
 const MAX_TRAILER_BYTES = 16 * 1024;
@@ -53,9 +59,40 @@ export class ChunkedBody implements BodyFraming {
   /** This part of a line has come. */
   #line = '';
   #trailerBytes = 0;
+  /** The line of the last size. */
+  #sizeLine = '';
+  #next: NextChunk = { bytes: 0, frame: Buffer.alloc(0) };
 
   get isComplete(): boolean {
     return this.#state === 'complete';
+  }
+
+  /** So many bytes of the chunk under way are still to come; 0 between chunks. */
+  get chunkRest(): number {
+    return this.#state === 'data' ? this.#rest : 0;
+  }
+
+  /** True while a chunk is under way, and behind one, of whose frame nothing has come: `likelyNext` may follow then. */
+  get isInChunks(): boolean {
+    return this.#state === 'data' || (this.#state === 'data-end' && this.#line === '');
+  }
+
+  /** The next chunk, and the frame in front of it, if it is like the one under way, as it mostly is. */
+  get likelyNext(): NextChunk {
+    return this.#next;
+  }
+
+  /** Has received bytes of the chunk under way, not more than `chunkRest`, where they are wanted. */
+  passData(bytes: number): void {
+    this.#rest -= bytes;
+    if (this.#rest === 0) this.#state = 'data-end';
+  }
+
+  /** Has received the `frame` of `likelyNext` behind a chunk, maybe more such chunks, and so much of the last one. */
+  passChunk(bytes: number): void {
+    this.#state = 'data';
+    this.#rest = this.#next.bytes;
+    this.passData(bytes);
   }
 
   extract(received: Buffer): number {
@@ -65,9 +102,8 @@ export class ChunkedBody implements BodyFraming {
         const end = Math.min(at + this.#rest, received.length);
         received.copyWithin(length, at, end);
         length += end - at;
-        this.#rest -= end - at;
+        this.passData(end - at);
         at = end;
-        if (this.#rest === 0) this.#state = 'data-end';
         continue;
       }
       const end = received.indexOf(LF, at);
@@ -88,6 +124,9 @@ export class ChunkedBody implements BodyFraming {
       if (size === undefined) throw malformed();
       this.#rest = parseInt(size, 16);
       this.#state = this.#rest === 0 ? 'trailer' : 'data';
+      if (line === this.#sizeLine) return;
+      this.#sizeLine = line;
+      this.#next = { bytes: this.#rest, frame: Buffer.from(`\r\n${line}\r\n`, 'latin1') };
     } else if (this.#state === 'data-end') {
       if (line !== '') throw malformed();
       this.#state = 'size';

@@ -13,6 +13,7 @@ import { closeFd } from '../sys/files/fd.js';
 import { openInRoot } from '../sys/files/open-in-root.js';
 import { makeFilesAs } from '../sys/users/file-system-ids.js';
 import { rootOwner } from '../sys/users/id-maps.js';
+import { CopyMemory } from './copy-memory.js';
 import { createDecompressor, isCompressed } from './decompress.js';
 import { receivePieces } from './receive-pieces.js';
 
@@ -21,26 +22,30 @@ export interface CopyInInput {
   readonly path: string;
   readonly options: WriteOptions;
   readonly idMaps: IdMaps | undefined;
-  /** Is told when the directory is found, and then brings a SocketBody or what `sendPieces` sends. */
+  /**
+   * Is told when the directory is found, and then brings a SocketBody or what `sendPieces` sends; a WriterLoan, when it
+   * is told WRITER_WANTED.
+   */
   readonly port: MessagePort;
 }
 
 /** @throws EngineError cancelled when the port is closed before the end of the tar. */
 export async function copyIn({ view, path, options, idMaps, port }: CopyInInput): Promise<Written> {
-  const received = receivePieces(port);
+  const memory = new CopyMemory(port);
+  const received = receivePieces(port, memory);
   const { plainFile, ...others } = options;
   const work = withView(view, idMaps, async (rootFd): Promise<Written> => {
     const directory = openDirectory(rootFd, toBytePath(path));
     checkWritable(view, toText(directory));
     port.postMessage(0, []);
     if (plainFile === undefined) {
-      await unpack(received, { rootFd, directory, idMaps, ...others });
+      await unpack(received, { rootFd, directory, idMaps, ...others }, memory);
       return 'archive';
     }
     const head = await headOf(received);
     const pieces = prefixed(head, received);
     if (isCompressed(head) || beginsTar(head)) {
-      await unpack(pieces, { rootFd, directory, idMaps, ...others });
+      await unpack(pieces, { rootFd, directory, idMaps, ...others }, memory);
       return 'archive';
     }
     const fd = openInRoot(rootFd, fsPath(directory));
@@ -52,11 +57,14 @@ export async function copyIn({ view, path, options, idMaps, port }: CopyInInput)
     }
     return 'file';
   });
-  return work.finally(() => port.close());
+  return work.finally(() => {
+    memory.close();
+    port.close();
+  });
 }
 
-async function unpack(pieces: AsyncIterable<Buffer>, target: TreeExtractorOptions): Promise<void> {
-  const extractor = new TreeExtractor(target);
+async function unpack(pieces: AsyncIterable<Buffer>, target: TreeExtractorOptions, memory: CopyMemory): Promise<void> {
+  const extractor = new TreeExtractor(target, memory);
   const owner = rootOwner(target.idMaps);
   // Between two pieces the thread works for others, too.
   const decompressor = createDecompressor((chunk) => {

@@ -3,7 +3,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { cancelled } from '../errors/engine-error.js';
 import type { SocketBody } from '../ports/archives.js';
 import { SLOT_BYTES } from '../storage/send-pieces.js';
-import { readSocketBody } from './socket-body.js';
+import { type PieceMemory, readSocketBody } from './socket-body.js';
 
 type Message = SocketBody | SharedArrayBuffer | number | null;
 
@@ -11,9 +11,10 @@ type Message = SocketBody | SharedArrayBuffer | number | null;
  * Returns the bytes in pieces, each of which is lent until the next one is asked for: that gives a slot back to
  * `sendPieces`. The first message may be a SocketBody. It listens at once, though bytes are read when they are asked
  * for.
+ * @param memory gets what is read from a socket. Default: a buffer.
  * @throws EngineError cancelled when the port is closed before the end.
  */
-export function receivePieces(port: MessagePort): AsyncGenerator<Buffer> {
+export function receivePieces(port: MessagePort, memory?: PieceMemory): AsyncGenerator<Buffer> {
   const queue: Message[] = [];
   let isClosed = false;
   let wake: (() => void) | undefined;
@@ -33,13 +34,17 @@ export function receivePieces(port: MessagePort): AsyncGenerator<Buffer> {
       await new Promise<void>((resolve) => (wake = resolve));
     }
   };
-  return pieces(port, next);
+  return pieces(port, next, memory);
 }
 
-async function* pieces(port: MessagePort, next: () => Promise<Message>): AsyncGenerator<Buffer> {
+async function* pieces(
+  port: MessagePort,
+  next: () => Promise<Message>,
+  socketMemory: PieceMemory | undefined,
+): AsyncGenerator<Buffer> {
   const first = (await next()) as SharedArrayBuffer | SocketBody;
   if ('fd' in first) {
-    yield* readSocketBody(first);
+    yield* readSocketBody(first, socketMemory);
     return;
   }
   const memory = first;

@@ -1,62 +1,98 @@
 /** Reads the body of a request from its socket, in the thread that wants it. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { cancelled, isEngineError, type EngineError } from '../errors/engine-error.js';
 import type { SocketBody } from '../ports/archives.js';
-import { receiveFromSocket, watchReadable } from '../sys/files/fd.js';
+import { awaitReadable, watchReadable } from '../sys/files/fd.js';
 import { freeBuffer } from '../sys/process/free-buffer.js';
-import { ChunkedBody, SizedBody } from '../text/body-framing.js';
+import { BodyReceiver } from './body-receiver.js';
 
 /**
  * Files are written faster in large pieces, but while a larger one is written the client fills the socket and has to
  * wait.
  */
 const PIECE_BYTES = 128 * 1024;
-/** After so many pieces other work of this thread gets its turn, because a client may be faster than it. */
-const PIECES_PER_TURN = 64;
+/** After so much other work of this thread gets its turn, because a client may be faster than it. */
+const BYTES_PER_TURN = 8 << 20;
+/** Until then this thread waits so long at most. */
+const WAIT_MS = 2;
+
+/** Gives memory to receive a body into. */
+export interface PieceMemory {
+  /** Returns memory for the next piece. That of the one before is not used any more. */
+  next(): Buffer | Promise<Buffer>;
+  /** A piece is handed on when it has so many bytes; else when its memory is full. */
+  readonly enoughBytes: number;
+  /** The thread may wait a moment for a fast client: nothing else goes on in it then. */
+  readonly maySleep: boolean;
+  /** Frees what nobody uses any more. */
+  free(): void;
+}
 
 /**
  * Returns the bytes in large pieces, each of which is lent until the next one is asked for.
  * @throws EngineError cancelled when the client leaves before the end, invalid for chunks that are none.
  */
-export async function* readSocketBody({ fd, length }: SocketBody): AsyncGenerator<Buffer> {
-  const framing = length === undefined ? new ChunkedBody() : new SizedBody(length);
-  const buffer = Buffer.allocUnsafeSlow(2 * PIECE_BYTES);
+export async function* readSocketBody(body: SocketBody, memory: PieceMemory = oneBuffer()): AsyncGenerator<Buffer> {
+  const receiver = new BodyReceiver(body);
+  let buffer = await memory.next();
   let filledBytes = 0;
   let wake = (): void => undefined;
-  const watch = watchReadable(fd, () => {
+  const watch = watchReadable(body.fd, () => {
     watch.pause();
     wake();
   });
   watch.pause();
+  let turn = newTurn();
   try {
-    for (let pieces = 0; !framing.isComplete;) {
-      const free = buffer.subarray(filledBytes);
-      const count = receive(fd, free, Math.min(free.length, framing.wantedBytes));
+    while (!receiver.isComplete) {
+      const count = receiver.receive(buffer.subarray(filledBytes));
       if (count === undefined) {
+        if (memory.maySleep && turn.waitFor(body.fd)) continue;
         const readable = new Promise<void>((resolve) => (wake = resolve));
         watch.resume();
         await readable;
+        turn = newTurn();
         continue;
       }
-      if (count === 0) throw clientLeft();
-      filledBytes += framing.extract(free.subarray(0, count));
-      if (filledBytes < PIECE_BYTES && !framing.isComplete) continue;
+      filledBytes += count;
+      if (filledBytes < Math.min(memory.enoughBytes, buffer.length) && !receiver.isComplete) continue;
       yield buffer.subarray(0, filledBytes);
+      if (turn.isOver(filledBytes)) {
+        await nextTurn();
+        turn = newTurn();
+      }
       filledBytes = 0;
-      if (++pieces % PIECES_PER_TURN === 0) await nextTurn();
+      const next = memory.next();
+      buffer = next instanceof Promise ? await next : next;
     }
   } finally {
     watch.close();
-    freeBuffer(buffer);
+    memory.free();
   }
 }
 
-function receive(fd: number, buffer: Buffer, length: number): number | undefined {
-  try {
-    return receiveFromSocket(fd, buffer, length);
-  } catch (error) {
-    throw isEngineError(error) && error.code === 'ECONNRESET' ? clientLeft() : error;
-  }
+interface Turn {
+  /** Waits a moment for a client that is about as fast as this thread: to sleep in the loop costs more. */
+  waitFor(fd: number): boolean;
+  /** Whether others are to have theirs, after so many more bytes. */
+  isOver(bytes: number): boolean;
 }
 
-const clientLeft = (): EngineError => cancelled('the client closed the connection before the end of the request body');
+function newTurn(): Turn {
+  let [bytes, waitedMs] = [0, 0];
+  return {
+    waitFor(fd) {
+      // One that has sent nothing in this turn is not that fast.
+      if (bytes === 0 || waitedMs >= WAIT_MS) return false;
+      const begin = performance.now();
+      const isReadable = awaitReadable(fd, 1);
+      waitedMs += performance.now() - begin;
+      return isReadable;
+    },
+    isOver: (more) => (bytes += more) >= BYTES_PER_TURN,
+  };
+}
+
+function oneBuffer(): PieceMemory {
+  const buffer = Buffer.allocUnsafeSlow(2 * PIECE_BYTES);
+  return { next: () => buffer, enoughBytes: PIECE_BYTES, maySleep: false, free: () => freeBuffer(buffer) };
+}

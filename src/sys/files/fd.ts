@@ -16,6 +16,10 @@ const MSG_NOSIGNAL = 0x4000;
 const EAGAIN = 11;
 const SHUT_WR = 1;
 const SHUT_RDWR = 2;
+// poll.h
+const POLLIN = 1;
+/** A struct iovec: an address and a length, of 64 bits each, with the low ones first. */
+const IOVEC_WORDS = 4;
 
 const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
   'fcntl',
@@ -25,6 +29,12 @@ const close = libc.checked<[fd: number]>('close', 'int close(int fd)');
 const shutdown = libc.func<[fd: number, how: number]>('int shutdown(int fd, int how)');
 const recv = libc.func<[fd: number, buffer: Uint8Array, length: number, flags: number]>(
   'int64_t recv(int fd, void *buffer, size_t length, int flags)',
+);
+const readv = libc.func<[fd: number, parts: Uint32Array, count: number]>(
+  'int64_t readv(int fd, const void *parts, int count)',
+);
+const poll = libc.func<[entry: Int16Array, count: number, milliseconds: number]>(
+  'int poll(void *entry, unsigned long count, int milliseconds)',
 );
 const send = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>(
   'int64_t send(int fd, const void *bytes, size_t length, int flags)',
@@ -91,6 +101,43 @@ export function receiveFromSocket(fd: number, into: Uint8Array, length: number):
   return receive(fd, into, length, MSG_DONTWAIT);
 }
 
+/** Parts of buffers that are filled one after the other (struct iovec). */
+export class Parts {
+  readonly #words: Uint32Array;
+  #count = 0;
+
+  constructor(most: number) {
+    this.#words = new Uint32Array(most * IOVEC_WORDS);
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  clear(): void {
+    this.#count = 0;
+  }
+
+  /** @param address that of the first byte; the memory must stay until the parts are filled. */
+  add(address: number, length: number): void {
+    const at = this.#count * IOVEC_WORDS;
+    this.#words[at] = address;
+    this.#words[at + 1] = address / 2 ** 32;
+    this.#words[at + 2] = length;
+    this.#count += 1;
+  }
+
+  /** Fills them from a socket that does not block; else it behaves as `peekSocket`. */
+  receive(fd: number): number | undefined {
+    return received(readv(fd, this.#words, this.#count));
+  }
+}
+
+/** Waits until a descriptor can be read, or has failed, for so long at most. */
+export function awaitReadable(fd: number, milliseconds: number): boolean {
+  return poll(Int16Array.of(fd, fd >> 16, POLLIN, 0), 1, milliseconds) > 0;
+}
+
 /** Sends what a socket takes without waiting. @returns how many bytes. @throws EngineError code EPIPE, ECONNRESET. */
 export function sendToSocket(fd: number, bytes: Uint8Array): number {
   const count = send(fd, bytes, bytes.length, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -144,7 +191,10 @@ export function watchReadable(fd: number, callback: () => void): ReadableWatch {
 }
 
 function receive(fd: number, into: Uint8Array, length: number, flags: number): number | undefined {
-  const count = recv(fd, into, length, flags);
+  return received(recv(fd, into, length, flags));
+}
+
+function received(count: number): number | undefined {
   if (count >= 0) return count;
   const errno = libc.errno();
   if (errno === EAGAIN) return undefined;
