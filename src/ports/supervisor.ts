@@ -194,7 +194,10 @@ export interface OutputSpool {
 /** The daemon's ends of a process's FIFOs. */
 export interface ProcessStdio {
   readonly paths: StdioPaths;
-  /** Open from before the task is created until its writer is gone ('end'). Undefined if it is not wanted. */
+  /**
+   * Open from before the task is created until its writer is gone ('end'). Undefined if it is not wanted. It emits
+   * 'flood' while much comes, and its output is kept.
+   */
   readonly stdout: Readable | undefined;
   readonly stderr: Readable | undefined;
   /** Keeps what was read of them until it is logged. Undefined when they are of a process whose output is not kept. */

@@ -32,6 +32,7 @@ export interface PieceKeeper {
   take(fifo: number): Buffer | undefined;
 }
 
+/** Emits 'flood' when it leaves a flood alone for the length of a rest. */
 export class FifoOutput extends Readable {
   readonly #fd: number;
   #isEnded: boolean;
@@ -140,6 +141,7 @@ export class FifoOutput extends Readable {
   /** Leaves the output alone for a while. */
   #gather(): void {
     if (this.destroyed) return;
+    this.emit('flood');
     this.#rest = setTimeout(() => {
       this.#rest = undefined;
       if (this.#isPaused) return;

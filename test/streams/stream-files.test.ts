@@ -2,9 +2,10 @@
  * Files that streams of containers have on the disk are removed, even if the processes that should do it are killed.
  */
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync } from 'node:fs';
+import { closeSync, constants, existsSync, openSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { pipeRoom } from '../../src/sys/files/fd.js';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession } from '../support/cli.js';
 import { engineOk } from '../support/engine-commands.js';
@@ -35,6 +36,25 @@ function shimOf(id: string): number {
   if (shim === undefined) throw new Error(`container ${id} has no shim`);
   return shim.pid;
 }
+
+/** Room of the pipe that a process has under this descriptor. */
+function roomOf(pid: number, descriptor: number): number {
+  const fd = openSync(`/proc/${pid}/fd/${descriptor}`, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    return pipeRoom(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+test('the pipe between a container that prints much and its shim gets room, its other one does not', async () => {
+  const floods = 'while :; do yes | head -c 300000; sleep 0.1; done';
+  const id = await engineOk(engine, ['run', '-d', '--network', 'none', image, 'sh', '-c', floods]);
+  const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`);
+  await waitFor('the room', () => roomOf(State.Pid, 1) === 1 << 20, PATIENCE_MS);
+  assert.equal(roomOf(State.Pid, 2), 64 << 10);
+  await engineOk(engine, ['rm', '-f', id]);
+});
 
 test('the kill of a shim ends its execs and leaves no FIFO', async () => {
   const id = await run();

@@ -10,6 +10,7 @@ const F_DUPFD_CLOEXEC = 1030;
 const F_GETFL = 3;
 const F_SETFL = 4;
 const F_SETPIPE_SZ = 1031;
+const F_GETPIPE_SZ = 1032;
 const MSG_PEEK = 0x02;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
@@ -59,6 +60,11 @@ export function makeBlocking(fd: number): void {
  */
 export function setPipeRoom(fd: number, bytes: number): void {
   fcntl(fd, F_SETPIPE_SZ, bytes);
+}
+
+/** Returns how many bytes a pipe has room for. @throws EngineError code EBADF, also when it is no pipe. */
+export function pipeRoom(fd: number): number {
+  return fcntl(fd, F_GETPIPE_SZ, 0);
 }
 
 /** Closes a descriptor that no Node object owns. @throws EngineError code EBADF. */

@@ -12,6 +12,7 @@ import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 import { allDone, type Undo } from '../life/undo.js';
 import { loggedContainer } from './logged-container.js';
+import { widenWhenFlooded } from './wide-output.js';
 
 /** A start needs these parts of the streams. */
 export interface OpenedIo {
@@ -62,14 +63,14 @@ export class ContainerIo {
     const openLog = async (): Promise<ContainerLog> => (this.#log = await this.#openLog(record));
     // The one that is there is closed when the other one fails.
     const [stdio, log] = await allDone([openStdio(), openLog()]);
-    await this.#use(stdio, log);
+    await this.#use(id, stdio, log);
     return { paths: stdio.paths, logPath: log.path, started: () => this.#openStdin(stdio) };
   }
 
   /** Takes up the streams of a container that ran on while the daemon was away. Default: those that `open` made. */
   async reopen(record: ContainerRecord, paths = this.#pathsOf(record)): Promise<void> {
     const [stdio, log] = await Promise.all([this.deps.stdio.reopen(paths), this.#openLog(record, true)]);
-    await this.#use(stdio, log);
+    await this.#use(record.id, stdio, log);
     await this.#openStdin(stdio);
   }
 
@@ -80,7 +81,7 @@ export class ContainerIo {
   async recover(record: ContainerRecord): Promise<void> {
     const paths = { ...this.#pathsOf(record), stdin: '' };
     const [stdio, log] = await Promise.all([this.deps.stdio.reopenEnded(paths), this.#openLog(record, true)]);
-    await this.#use(stdio, log);
+    await this.#use(record.id, stdio, log);
   }
 
   #pathsOf({ id, config: { OpenStdin, Tty } }: ContainerRecord): StdioPaths {
@@ -97,12 +98,16 @@ export class ContainerIo {
     return this.deps.logs.open({ ...loggedContainer(record, this.deps.records.dir(record.id)), isRunning });
   }
 
-  async #use(stdio: ProcessStdio, log: ContainerLog): Promise<void> {
+  async #use(id: string, stdio: ProcessStdio, log: ContainerLog): Promise<void> {
     this.#stdio = stdio;
     this.#log = log;
     if (log.ledger) await stdio.spool?.begin(log.ledger);
-    if (stdio.stdout) this.#pump('stdout', stdio.stdout, log);
-    if (stdio.stderr) this.#pump('stderr', stdio.stderr, log);
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const source = stdio[stream];
+      if (source === undefined) continue;
+      this.#pump(stream, source, log);
+      widenWhenFlooded(source, stream, () => this.deps.find(id)?.state.pid ?? 0);
+    }
   }
 
   /**
