@@ -9,6 +9,7 @@ import type { Engine } from '../support/engine.js';
 import { startEngine } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, RawConnection } from '../support/http.js';
+import { tarOf } from '../support/image-builder.js';
 import { pingWhile } from '../support/ping.js';
 
 const MIB = 1024 * 1024;
@@ -107,4 +108,22 @@ test('log options, references and queries of the largest size', async () => {
     );
     assert.ok(reply.status < 500, `a query gave ${reply.status}`);
   }
+});
+
+test('thousands of variables in one line of a build', async () => {
+  const pairs = Array.from({ length: 4900 }, (_, at) => `v${at}=1`);
+  const built = await pingWhile(engine.socketPath, async () => {
+    const body = tarOf([{ path: 'Dockerfile', content: `FROM scratch\nENV ${pairs.join(' ')}\nENV v7=2 v4899=3\n` }]);
+    const headers = { 'Content-Type': 'application/x-tar' };
+    return (await call(engine.socketPath, 'POST', '/build?t=many:variables', { body, headers })).text;
+  });
+  assert.ok(built.includes('Successfully tagged many:variables'), built.slice(-300));
+  const { text } = await call(engine.socketPath, 'GET', '/images/many:variables/json');
+  const { Config } = JSON.parse(text) as { Config: { Env: string[] } };
+  const [path, ...own] = Config.Env;
+  assert.match(path ?? '', /^PATH=/);
+  pairs.splice(7, 1, 'v7=2');
+  pairs.splice(4899, 1, 'v4899=3');
+  assert.equal(own.join(' '), pairs.join(' '));
+  assert.equal((await call(engine.socketPath, 'DELETE', '/images/many:variables')).status, 200);
 });

@@ -107,10 +107,12 @@ function wordsOf({ args, isShellForm }: CommandLine, config: ImageRuntimeConfig)
 
 function withVariables(env: readonly string[], pairs: readonly KeyValue[]): string[] {
   const result = [...env];
+  // The first of a name counts. One instruction may have thousands.
+  const places = new Map(env.map((entry, at) => [entry.split('=', 1)[0] ?? '', at] as const).reverse());
   for (const { key, value } of pairs) {
-    const at = result.findIndex((entry) => entry.split('=', 1)[0] === key);
-    if (at < 0) result.push(`${key}=${value}`);
-    else result.splice(at, 1, `${key}=${value}`);
+    const at = places.get(key) ?? result.length;
+    places.set(key, at);
+    result.splice(at, 1, `${key}=${value}`);
   }
   return result;
 }
