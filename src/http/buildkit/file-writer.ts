@@ -51,18 +51,20 @@ export class FileWriter {
   }
 
   /**
+   * Moves the bytes of a file that is in memory to a place in that of a batch. Where they came in, a wait for the rest
+   * of the batch would make old objects of them, which are collected with all others.
+   */
+  moveTo(memory: SharedArrayBuffer, at: number): void {
+    this.#held.moveTo(Buffer.from(memory, at, this.heldBytes));
+  }
+
+  /**
    * Returns files that are in memory, for a thread that writes them in the place of `end`.
-   * @param memory has room for them, and takes their bytes.
+   * @param memory they were moved there, one after the other.
    * @param isDigested their digests are wanted.
    */
   static batch(files: readonly FileWriter[], memory: SharedArrayBuffer, isDigested: boolean): FileBatch {
-    const bytes = new Uint8Array(memory);
-    let at = 0;
-    for (const file of files) {
-      bytes.set(file.#held.view(), at);
-      at += file.heldBytes;
-    }
-    return { files: files.map((file) => file.#description()), bytes, isDigested };
+    return { files: files.map((file) => file.#description()), bytes: new Uint8Array(memory), isDigested };
   }
 
   #description(): SmallFile {

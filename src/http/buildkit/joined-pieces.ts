@@ -46,6 +46,13 @@ export class JoinedPieces {
     return this.#bytes.subarray(0, this.#length);
   }
 
+  /** Moves the bytes to a place of their length, and lets go of the messages that they came in. */
+  moveTo(place: Buffer): void {
+    place.set(this.view());
+    this.#bytes = place;
+    this.#isView = true;
+  }
+
   /** Begins anew, in the same memory as a rule. */
   clear(): void {
     this.#length = 0;

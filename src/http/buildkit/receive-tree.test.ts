@@ -148,6 +148,20 @@ test('pieces are copied, except one that is at least half of what it keeps, unti
   assert.equal(copied.length, 4_999);
 });
 
+test('bytes that were moved are those of the message no more, and what follows is not written to their place', () => {
+  const message = Buffer.alloc(10_000, 'a');
+  const memory = Buffer.alloc(20_000, 'x');
+  const joined = new JoinedPieces();
+  joined.push(message);
+  joined.moveTo(memory.subarray(5_000, 15_000));
+  message.fill('b');
+  assert.ok(joined.view().equals(Buffer.alloc(10_000, 'a')));
+  joined.clear();
+  joined.push(Buffer.from('c'));
+  const around = Buffer.alloc(5_000, 'x');
+  assert.ok(memory.equals(Buffer.concat([around, Buffer.alloc(10_000, 'a'), around])));
+});
+
 test('a disk that takes no more ends the transfer', async () => {
   const full = Object.assign(new Error('full'), { code: 'ENOSPC' });
   const names = Array.from({ length: 200 }, (_, at) => `f${String(at).padStart(3, '0')}`);

@@ -93,6 +93,7 @@ class TreeReceiver {
   /** Complete files that wait for others, to be written together. */
   #batch: FileWriter[] = [];
   #batchBytes = 0;
+  #batchMemory: SharedArrayBuffer | undefined;
   readonly #memory = new BatchMemory(BATCH_BYTES + JOINED_BYTES);
   readonly #noteDigests: ReceiveOrder['noteDigests'];
   readonly #digests: Uint8Array[] = [];
@@ -269,6 +270,8 @@ class TreeReceiver {
    */
   #end(file: FileWriter): Promise<void> | undefined {
     if (file.isInMemory) {
+      this.#batchMemory ??= this.#memory.take();
+      file.moveTo(this.#batchMemory, this.#batchBytes);
       this.#batch.push(file);
       this.#batchBytes += file.heldBytes;
       if (this.#batch.length >= BATCH_FILES || this.#batchBytes >= BATCH_BYTES) this.#writeBatch();
@@ -290,11 +293,12 @@ class TreeReceiver {
   #writeBatch(): void {
     const files = this.#batch;
     const bytes = this.#batchBytes;
+    const memory = this.#batchMemory ?? this.#memory.take();
     this.#batch = [];
     this.#batchBytes = 0;
+    this.#batchMemory = undefined;
     const isDigested = this.#noteDigests !== undefined && this.#digestBytes < MAX_RECORDS * RECORD_BYTES;
     const write = async (): Promise<void> => {
-      const memory = this.#memory.take();
       const records = await this.#writeFiles(FileWriter.batch(files, memory, isDigested));
       this.#memory.giveBack(memory);
       this.#digestBytes += records.length;
