@@ -60,7 +60,10 @@ test('a thread deletes them where there is no such program', async (context) => 
   const remove = (paths: readonly string[]): Promise<void> => removeTrees(workers as unknown as WorkerPool, paths);
   const orders = makeOrders();
   for (const paths of orders) await remove(paths);
-  assert.deepEqual(handed, orders);
-  // Too many are not even begun with.
+  const small = [makeTree('one', 1), makeTree('two', 1), makeTree('three', 1)];
+  await remove(small);
+  assert.deepEqual(handed, [...orders, small]);
+  // Too many files are not even begun with, nor are too many trees.
   assert.equal(readdirSync(join(root, 'many', 'diff', 'etc')).length, 70);
+  assert.ok(small.every((tree) => existsSync(join(tree, 'diff/etc/0'))));
 });
