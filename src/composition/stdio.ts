@@ -2,7 +2,7 @@
 import type { StdioFactory } from '../actors/container/deps.js';
 import type { Logger } from '../ports/logger.js';
 import type { ProcessStdio, StdioPaths } from '../ports/supervisor.js';
-import { createStdio, keepOutputs, releaseOutputs, reopenStdio, type KeptOutput } from '../supervisor/stdio.js';
+import { createStdio, keepOutputs, releaseOutputs, reopenStdio, type KeptOutput } from '../supervisor/stdio/stdio.js';
 import type { DescriptorKeeper } from '../sys/process/descriptor-keeper.js';
 
 export function composeStdio(keeper: DescriptorKeeper, log: Logger): StdioFactory {

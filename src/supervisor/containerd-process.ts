@@ -15,7 +15,7 @@ import { setPipeRoom } from '../sys/files/fd.js';
 import { guardBoot } from './boot-guard.js';
 import type { ContainerdPaths } from './containerd-config.js';
 import { deferred } from './deferred.js';
-import { makeFifo, openFifoReader } from './fifo.js';
+import { makeFifo, openFifoReader } from './stdio/fifo.js';
 import { LogLines } from './log-lines.js';
 import { Progress } from './progress.js';
 

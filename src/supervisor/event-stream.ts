@@ -8,7 +8,7 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TaskEvent } from '../ports/supervisor.js';
 import { deferred } from './deferred.js';
-import { exitStatus } from './exit-status.js';
+import { exitStatus } from './exits/exit-status.js';
 import type { GrpcConnection } from './grpc-connection.js';
 import { fromGrpc } from './grpc-error.js';
 import { Events, type Envelope } from './proto/gen/event_service_pb.js';

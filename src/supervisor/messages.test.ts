@@ -3,7 +3,7 @@ import test from 'node:test';
 import { fromBinary } from '@bufbuild/protobuf';
 import { isEngineError } from '../errors/engine-error.js';
 import { packMessage } from './any.js';
-import { exitStatus } from './exit-status.js';
+import { exitStatus } from './exits/exit-status.js';
 import { decodeMetrics, hadOomKill } from './metrics.js';
 import { MetricsSchema as V1Schema } from './proto/gen/cgroups_v1_pb.js';
 import { MetricsSchema as V2Schema } from './proto/gen/cgroups_v2_pb.js';

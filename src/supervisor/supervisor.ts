@@ -20,12 +20,12 @@ import {
 import { deferred } from './deferred.js';
 import { openEventStream } from './event-stream.js';
 import { GrpcConnection } from './grpc-connection.js';
-import { HeardExits } from './heard-exits.js';
-import { KeptInits } from './kept-inits.js';
+import { HeardExits } from './exits/heard-exits.js';
+import { KeptInits } from './exits/kept-inits.js';
 import { findTraces, removeOrphans, type Realm } from './orphans.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
-import { ShimWitness } from './shim-witness.js';
+import { ShimWitness } from './shims/shim-witness.js';
 import { BlobFiles } from './blob-files.js';
 import { ContainerdContent } from './content.js';
 import { ContainerdSnapshots } from './snapshots.js';

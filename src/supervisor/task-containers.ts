@@ -7,7 +7,7 @@ import { isBrokenOff } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import { Containers } from './proto/gen/containers_pb.js';
 import { packRuntimeOptions, RUNC_SHIM } from './runtime-options.js';
-import type { TakenShim } from './shim-pool.js';
+import type { TakenShim } from './shims/shim-pool.js';
 import { READ, unlessNotFound } from './task-lookup.js';
 
 /** The runc shim that serves a group of this name serves the task, too. Without it, the name is the task's ID. */

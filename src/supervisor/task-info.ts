@@ -1,6 +1,6 @@
 /** containerd's description of a task in the words of the port. */
 import type { TaskInfo, TaskStatus } from '../ports/supervisor.js';
-import { exitStatus } from './exit-status.js';
+import { exitStatus } from './exits/exit-status.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 
 const statuses: Record<Status, TaskStatus> = {

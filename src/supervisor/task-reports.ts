@@ -1,8 +1,8 @@
 /** Passes events of tasks on to whoever listens: an exit only the first time, a lack of memory before its exit. */
 import type { Logger } from '../ports/logger.js';
 import type { TaskEvent } from '../ports/supervisor.js';
-import type { ExitWatch } from './exit-watch.js';
-import type { KeptInits } from './kept-inits.js';
+import type { ExitWatch } from './exits/exit-watch.js';
+import type { KeptInits } from './exits/kept-inits.js';
 import { hadOomKill } from './metrics.js';
 import type { TaskLookup } from './task-lookup.js';
 

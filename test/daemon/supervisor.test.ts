@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { isEngineError } from '../../src/errors/engine-error.js';
 import type { TaskEvent } from '../../src/ports/supervisor.js';
-import { createStdio } from '../../src/supervisor/stdio.js';
+import { createStdio } from '../../src/supervisor/stdio/stdio.js';
 import { ociProcess } from '../support/oci-bundle.js';
 import { exitOf, nextEvent, SupervisorHarness, untilText } from '../support/supervisor-harness.js';
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Logger } from '../../src/ports/logger.js';
 import type { ExitStatus, ProcessStdio, SupervisorProcess, TaskEvent } from '../../src/ports/supervisor.js';
 import { findShims, shimSockets } from '../../src/supervisor/orphans.js';
-import { createStdio } from '../../src/supervisor/stdio.js';
+import { createStdio } from '../../src/supervisor/stdio/stdio.js';
 import { createSupervisor, type SupervisorOptions } from '../../src/supervisor/supervisor.js';
 import { makeRootfs, ociSpec } from './oci-bundle.js';
 

@@ -4,8 +4,8 @@
  */
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { Readable } from 'node:stream';
-import { PIECE_BYTES } from '../sys/files/piece-pool.js';
-import { setPipeRoom, watchReadable, type ReadableWatch } from '../sys/files/fd.js';
+import { PIECE_BYTES } from '../../sys/files/piece-pool.js';
+import { setPipeRoom, watchReadable, type ReadableWatch } from '../../sys/files/fd.js';
 
 /** A pipe has as much at first. */
 const PIPE_BYTES = 64 << 10;

@@ -2,8 +2,8 @@
 import { create, fromBinary, toBinary, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { internal } from '../errors/engine-error.js';
-import { ProcessRequestSchema, RpcRequestSchema, RpcResponseSchema } from './proto/gen/shim_pb.js';
+import { internal } from '../../errors/engine-error.js';
+import { ProcessRequestSchema, RpcRequestSchema, RpcResponseSchema } from '../proto/gen/shim_pb.js';
 
 const HEAD_BYTES = 10;
 const REQUEST = 1;

@@ -7,12 +7,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { create, toBinary, type MessageInitShape } from '@bufbuild/protobuf';
-import { KERNEL_TELLS_EXITS } from '../../test/support/kernel-tells-exits.js';
-import { silentLog } from '../../test/support/silent-log.js';
-import { deferred } from './deferred.js';
+import { KERNEL_TELLS_EXITS } from '../../../test/support/kernel-tells-exits.js';
+import { silentLog } from '../../../test/support/silent-log.js';
+import { deferred } from '../deferred.js';
 import { KeptInits } from './kept-inits.js';
-import { RpcResponseSchema, WaitResponseSchema } from './proto/gen/shim_pb.js';
-import { Status } from './proto/gen/task_types_pb.js';
+import { RpcResponseSchema, WaitResponseSchema } from '../proto/gen/shim_pb.js';
+import { Status } from '../proto/gen/task_types_pb.js';
 
 const skip = KERNEL_TELLS_EXITS ? false : 'the kernel does not tell exit codes';
 const dir = mkdtempSync(join(tmpdir(), 'inits-'));

@@ -4,12 +4,12 @@
  */
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { writeSync } from 'node:fs';
-import { closeFd, peekSocket } from '../sys/files/fd.js';
-import { connectUnix } from '../sys/net/unix-stream.js';
-import { WaitResponseSchema } from './proto/gen/shim_pb.js';
-import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
-import { firstFrame, payloadOf, requestFrame } from './shim-connection.js';
-import type { ShimAddress } from './shim-address.js';
+import { closeFd, peekSocket } from '../../sys/files/fd.js';
+import { connectUnix } from '../../sys/net/unix-stream.js';
+import { WaitResponseSchema } from '../proto/gen/shim_pb.js';
+import { ProcessSchema, Status, type Process } from '../proto/gen/task_types_pb.js';
+import { firstFrame, payloadOf, requestFrame } from '../shims/shim-connection.js';
+import type { ShimAddress } from '../shims/shim-address.js';
 
 /** The answer is a code and a time; a refusal has a message. */
 const ANSWER_BYTES = 4096;

@@ -10,14 +10,14 @@ import { closeSync } from 'node:fs';
 import { release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { notFound } from '../errors/engine-error.js';
-import type { Logger } from '../ports/logger.js';
-import { DescriptorKeeper } from '../sys/process/descriptor-keeper.js';
-import { exitCodeOf, openPidfd } from '../sys/process/pidfd.js';
-import { isAtLeast, parseVersion, type Version } from '../text/version.js';
+import { notFound } from '../../errors/engine-error.js';
+import type { Logger } from '../../ports/logger.js';
+import { DescriptorKeeper } from '../../sys/process/descriptor-keeper.js';
+import { exitCodeOf, openPidfd } from '../../sys/process/pidfd.js';
+import { isAtLeast, parseVersion, type Version } from '../../text/version.js';
 import { askForEnd, toldEnd } from './kept-answer.js';
-import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
-import { shimAddress } from './shim-address.js';
+import { ProcessSchema, Status, type Process } from '../proto/gen/task_types_pb.js';
+import { shimAddress } from '../shims/shim-address.js';
 
 const TELLS_SINCE: Version = [6, 15];
 /** A new parent waits for a process at once, but on a busy machine it may take its time. */

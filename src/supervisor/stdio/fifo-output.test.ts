@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { makeFifo } from '../sys/files/inode.js';
+import { makeFifo } from '../../sys/files/inode.js';
 import { FifoOutput, readPiece, type PieceKeeper } from './fifo-output.js';
 
 const KEEPER: PieceKeeper = { isFull: false, onceRoom: () => assert.fail('there is room'), take: readPiece };

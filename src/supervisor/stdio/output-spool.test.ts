@@ -14,11 +14,11 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { createLogDriver } from '../logs/drivers/log-driver.js';
-import { logFixture, seededRandom } from '../logs/log-fixture.js';
-import type { StreamName } from '../ports/logs.js';
-import { makeFifo } from '../sys/files/inode.js';
-import { waitFor } from '../../test/support/wait.js';
+import { createLogDriver } from '../../logs/drivers/log-driver.js';
+import { logFixture, seededRandom } from '../../logs/log-fixture.js';
+import type { StreamName } from '../../ports/logs.js';
+import { makeFifo } from '../../sys/files/inode.js';
+import { waitFor } from '../../../test/support/wait.js';
 import { FifoOutput } from './fifo-output.js';
 import { FileSpool } from './output-spool.js';
 

@@ -1,6 +1,6 @@
 /** Reads exit statuses as containerd reports them. */
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
-import type { ExitStatus } from '../ports/supervisor.js';
+import type { ExitStatus } from '../../ports/supervisor.js';
 
 /** containerd reports this code when nobody saw how a process ended. */
 export const UNKNOWN_EXIT_CODE = 255;

@@ -2,7 +2,7 @@
  * Knows which processes were started and have not been reported as ended. The event stream reports exits. After it
  * broke, the state of each process that is still awaited tells what was missed. Each exit is passed on once.
  */
-import type { TaskEvent } from '../ports/supervisor.js';
+import type { TaskEvent } from '../../ports/supervisor.js';
 
 /** A process of a task; `execId` is '' for init. */
 export interface ProcessRef {

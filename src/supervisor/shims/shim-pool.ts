@@ -5,15 +5,15 @@
  */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isEngineError, messageOf } from '../errors/engine-error.js';
-import type { Logger } from '../ports/logger.js';
-import type { CreateTask } from '../ports/supervisor.js';
-import { isAtLeast, parseVersion, type Version } from '../text/version.js';
-import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
-import { endShims, findShims, POOLED } from './orphans.js';
+import { isEngineError, messageOf } from '../../errors/engine-error.js';
+import type { Logger } from '../../ports/logger.js';
+import type { CreateTask } from '../../ports/supervisor.js';
+import { isAtLeast, parseVersion, type Version } from '../../text/version.js';
+import type { GrpcConnection, UnaryClient } from '../grpc-connection.js';
+import { endShims, findShims, POOLED } from '../orphans.js';
 import { forgetShims, PooledShim, pooledShims, shimLogIn, type ShimPlace } from './pooled-shim.js';
-import { Store } from './proto/gen/sandbox_store_pb.js';
-import { RUNC_SHIM } from './runtime-options.js';
+import { Store } from '../proto/gen/sandbox_store_pb.js';
+import { RUNC_SHIM } from '../runtime-options.js';
 import { shimAddress } from './shim-address.js';
 import { ShimLog } from './shim-log.js';
 

@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { isEngineError } from '../errors/engine-error.js';
+import { isEngineError } from '../../errors/engine-error.js';
 import { createStdio, reopenStdio } from './stdio.js';
 
 const parent = mkdtempSync(join(tmpdir(), 'stdio-'));

@@ -9,9 +9,9 @@ import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isTemporary, temporaryPath } from '../sys/files/durable-file.js';
+import { isTemporary, temporaryPath } from '../../sys/files/durable-file.js';
 import type { ProcessRef } from './exit-watch.js';
-import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
+import { ProcessSchema, Status, type Process } from '../proto/gen/task_types_pb.js';
 
 export class HeardExits {
   readonly #dir: string;

@@ -6,9 +6,9 @@
  */
 import { closeSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { isEngineError } from '../errors/engine-error.js';
-import { watchArrivals } from '../sys/net/arrivals.js';
-import { openPidfd } from '../sys/process/pidfd.js';
+import { isEngineError } from '../../errors/engine-error.js';
+import { watchArrivals } from '../../sys/net/arrivals.js';
+import { openPidfd } from '../../sys/process/pidfd.js';
 
 /** The exit is told within milliseconds, but on a busy machine it may take its time. */
 const PAUSE_MS = 3_000;

@@ -7,10 +7,10 @@ import { create } from '@bufbuild/protobuf';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ProcessRef } from './exit-watch.js';
-import type { HeardExits } from './heard-exits.js';
-import { StateResponseSchema, WaitResponseSchema } from './proto/gen/shim_pb.js';
-import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
+import type { ProcessRef } from '../exits/exit-watch.js';
+import type { HeardExits } from '../exits/heard-exits.js';
+import { StateResponseSchema, WaitResponseSchema } from '../proto/gen/shim_pb.js';
+import { ProcessSchema, Status, type Process } from '../proto/gen/task_types_pb.js';
 import { shimAddress } from './shim-address.js';
 import { ShimConnection } from './shim-connection.js';
 

@@ -1,11 +1,11 @@
 /** Reports exits that nobody tells, as the shim has lost them, or was lost itself. */
-import type { Logger } from '../ports/logger.js';
-import type { TaskEvent } from '../ports/supervisor.js';
+import type { Logger } from '../../ports/logger.js';
+import type { TaskEvent } from '../../ports/supervisor.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import type { ExitWatch, ProcessRef } from './exit-watch.js';
-import { Status, type Process } from './proto/gen/task_types_pb.js';
-import type { TaskLookup, Witnesses } from './task-lookup.js';
-import type { TaskReports } from './task-reports.js';
+import { Status, type Process } from '../proto/gen/task_types_pb.js';
+import type { TaskLookup, Witnesses } from '../task-lookup.js';
+import type { TaskReports } from '../task-reports.js';
 
 /** The exit code of a task that is killed because its shim has ended. */
 const KILLED = 128 + 9;

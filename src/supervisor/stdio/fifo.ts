@@ -1,7 +1,7 @@
 /** FIFOs on the event loop: opened without blocking and read as sockets, never on the thread pool. */
 import { closeSync, constants, openSync } from 'node:fs';
 import { Socket } from 'node:net';
-import { libc } from '../sys/ffi/libc.js';
+import { libc } from '../../sys/ffi/libc.js';
 
 const mkfifo = libc.checked<[path: string, mode: number]>('mkfifo', 'int mkfifo(const char *path, uint32_t mode)');
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { TaskEvent } from '../ports/supervisor.js';
+import type { TaskEvent } from '../../ports/supervisor.js';
 import { ExitWatch } from './exit-watch.js';
 
 function exit(id: string, execId = ''): TaskEvent {

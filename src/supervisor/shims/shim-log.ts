@@ -5,10 +5,10 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Socket } from 'node:net';
-import { isEngineError } from '../errors/engine-error.js';
-import type { Logger } from '../ports/logger.js';
-import { makeFifo, openOwnFifo } from './fifo.js';
-import { LogLines } from './log-lines.js';
+import { isEngineError } from '../../errors/engine-error.js';
+import type { Logger } from '../../ports/logger.js';
+import { makeFifo, openOwnFifo } from '../stdio/fifo.js';
+import { LogLines } from '../log-lines.js';
 
 export class ShimLog {
   readonly #path: string;

@@ -6,10 +6,10 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { internal } from '../errors/engine-error.js';
-import { runProgram } from '../sys/process/spawn.js';
-import { endShims, POOLED, removeShimSockets, type Realm } from './orphans.js';
-import { ShutdownResponseSchema } from './proto/gen/shim_pb.js';
+import { internal } from '../../errors/engine-error.js';
+import { runProgram } from '../../sys/process/spawn.js';
+import { endShims, POOLED, removeShimSockets, type Realm } from '../orphans.js';
+import { ShutdownResponseSchema } from '../proto/gen/shim_pb.js';
 import { shimAddress, type ShimAddress } from './shim-address.js';
 import { ShimConnection } from './shim-connection.js';
 

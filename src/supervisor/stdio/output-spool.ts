@@ -8,11 +8,11 @@
  */
 import { closeSync, constants, fstatSync, ftruncateSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import type { LogLedger, LogPlace, StreamName } from '../ports/logs.js';
-import type { OutputSpool } from '../ports/supervisor.js';
-import { PIECE_BYTES, takePiece } from '../sys/files/piece-pool.js';
-import { removeFileNow } from '../sys/files/remove-file.js';
-import { spliceToFile } from '../sys/files/splice.js';
+import type { LogLedger, LogPlace, StreamName } from '../../ports/logs.js';
+import type { OutputSpool } from '../../ports/supervisor.js';
+import { PIECE_BYTES, takePiece } from '../../sys/files/piece-pool.js';
+import { removeFileNow } from '../../sys/files/remove-file.js';
+import { spliceToFile } from '../../sys/files/splice.js';
 import { readPiece, type FifoOutput, type PieceKeeper } from './fifo-output.js';
 
 const NOTE = 'spool';
