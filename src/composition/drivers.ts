@@ -53,10 +53,10 @@ import { QuickReader } from '../sys/files/quick-reader.js';
 const MAX_WORKERS = 3;
 
 /**
- * Statistics are asked for again, by some clients every quarter of a minute: a thread that has read them knows where,
- * and its code is compiled.
+ * Statistics are asked for again, by some clients every half a minute: a thread that has read them knows where, and its
+ * code is compiled.
  */
-const STATS_IDLE_MS = 20_000;
+const STATS_IDLE_MS = 40_000;
 
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 

@@ -6,8 +6,8 @@ import { closeSync, openSync, readSync } from 'node:fs';
 import { openFileLimit } from '../sys/process/limits.js';
 import { readKernelFile } from './kernel-file.js';
 
-/** Followed containers are read once a second; many who ask for all do so four times a minute. */
-export const KEPT_MS = 20_000;
+/** Followed containers are read once a second; many who ask for all do so twice or four times a minute. */
+export const KEPT_MS = 40_000;
 /** This is enough for some hundred containers; the files of others are opened for each reading. */
 const MAX_FILES = 4000;
 /** They are this part of the files that the daemon may have open, at most. */

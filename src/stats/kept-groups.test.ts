@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { KEPT_MS } from './kept-files.js';
 import { KeptGroups } from './kept-groups.js';
 
 const ID = 'ab'.repeat(32);
@@ -17,10 +18,10 @@ test('groups are known for the same init only, and for as long as somebody reads
   groups.keep(target(5), group, ['cpu', 'memory']);
   assert.equal(groups.find(target(5)), group);
   assert.equal(groups.find(target(6)), undefined);
-  now = 20_000;
+  now = KEPT_MS;
   groups.begin();
   assert.equal(groups.find(target(5)), group);
-  now = 40_001;
+  now = 2 * KEPT_MS + 1;
   groups.begin();
   assert.equal(groups.find(target(5)), undefined);
 });
