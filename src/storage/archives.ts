@@ -11,11 +11,9 @@ import type {
   WriteOptions,
   Written,
 } from '../ports/archives.js';
-import type { IdMaps, Owner } from '../ports/id-maps.js';
+import type { IdMaps } from '../ports/id-maps.js';
 import { closeFd } from '../sys/files/fd.js';
-import { rootOwner } from '../sys/users/id-maps.js';
 import { createWorkerPool } from '../workers/pool.js';
-import { endLoan, failLoan, makeLoan, WRITER_WANTED } from './lent-writer.js';
 import { portStream } from './port-stream.js';
 import { sendPieces } from './send-pieces.js';
 import { Credit } from './tasks/credit.js';
@@ -25,21 +23,15 @@ import { Credit } from './tasks/credit.js';
  */
 const THREADS = 4;
 const COPIES_PER_THREAD = 16;
-/** So many of them have a second thread, which writes, as there are mostly as many processors. */
-const WRITERS = 2;
 
 export class ArchiveWorkers implements Archives {
   readonly #pool = createWorkerPool({ maxThreads: THREADS, tasksPerThread: COPIES_PER_THREAD });
-  readonly #writers = createWorkerPool({ maxThreads: WRITERS });
-  #lent = 0;
-  /** Memory of a loan that is over, for the next one, if that is before a collection: shared memory cannot be freed. */
-  #spare: WeakRef<SharedArrayBuffer> | undefined;
 
   /** @param idMaps maps the owners of files to those in containers, and in archives. */
   constructor(private readonly idMaps: IdMaps | undefined) {}
 
-  async close(): Promise<void> {
-    await Promise.all([this.#pool.close(), this.#writers.close()]);
+  close(): Promise<void> {
+    return this.#pool.close();
   }
 
   stat(view: ContainerView, path: string): Promise<PathStat> {
@@ -87,9 +79,6 @@ export class ArchiveWorkers implements Archives {
     );
     // The promise may fail before anybody awaits it.
     task.catch(() => undefined);
-    near.on('message', (message) => {
-      if (message === WRITER_WANTED) this.#lend(near, task, rootOwner(view.maps ?? this.idMaps));
-    });
     const wanted = new Credit(near);
     let lentFd: number | undefined;
     try {
@@ -108,21 +97,6 @@ export class ArchiveWorkers implements Archives {
       throw error;
     }
     return task.finally(() => void (lentFd === undefined || closeFd(lentFd)));
-  }
-
-  /** Starts a thread that writes for a copy, unless there are enough of them: then the copy asks again. */
-  #lend(copy: MessagePort, task: Promise<unknown>, owner: Owner): void {
-    if (this.#lent === WRITERS) return;
-    this.#lent += 1;
-    const loan = makeLoan(owner, this.#spare?.deref());
-    this.#spare = undefined;
-    copy.postMessage(loan, []);
-    const served = this.#writers.run('write-behind', loan).catch(() => failLoan(loan));
-    void served.then(() => (this.#lent -= 1));
-    // A copy gives it back itself, unless its thread has failed.
-    void Promise.allSettled([served, task.finally(() => endLoan(loan))]).then(
-      () => (this.#spare = new WeakRef(loan.memory)),
-    );
   }
 }
 

@@ -22,16 +22,13 @@ export interface CopyInInput {
   readonly path: string;
   readonly options: WriteOptions;
   readonly idMaps: IdMaps | undefined;
-  /**
-   * Is told when the directory is found, and then brings a SocketBody or what `sendPieces` sends; a WriterLoan, when it
-   * is told WRITER_WANTED.
-   */
+  /** Is told when the directory is found, and then brings a SocketBody or what `sendPieces` sends. */
   readonly port: MessagePort;
 }
 
 /** @throws EngineError cancelled when the port is closed before the end of the tar. */
 export async function copyIn({ view, path, options, idMaps, port }: CopyInInput): Promise<Written> {
-  const memory = new CopyMemory(port);
+  const memory = new CopyMemory();
   const received = receivePieces(port, memory);
   const { plainFile, ...others } = options;
   const work = withView(view, idMaps, async (rootFd): Promise<Written> => {
@@ -57,14 +54,12 @@ export async function copyIn({ view, path, options, idMaps, port }: CopyInInput)
     }
     return 'file';
   });
-  return work.finally(() => {
-    memory.close();
-    port.close();
-  });
+  return work.finally(() => port.close());
 }
 
 async function unpack(pieces: AsyncIterable<Buffer>, target: TreeExtractorOptions, memory: CopyMemory): Promise<void> {
-  const extractor = new TreeExtractor(target, memory);
+  const extractor = new TreeExtractor(target);
+  memory.filePosition = () => extractor.filePosition;
   const owner = rootOwner(target.idMaps);
   // Between two pieces the thread works for others, too.
   const decompressor = createDecompressor((chunk) => {

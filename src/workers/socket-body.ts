@@ -18,7 +18,7 @@ const WAIT_MS = 2;
 /** Gives memory to receive a body into. */
 export interface PieceMemory {
   /** Returns memory for the next piece. That of the one before is not used any more. */
-  next(): Buffer | Promise<Buffer>;
+  next(): Buffer;
   /** A piece is handed on when it has so many bytes; else when its memory is full. */
   readonly enoughBytes: number;
   /** The thread may wait a moment for a fast client: nothing else goes on in it then. */
@@ -33,7 +33,7 @@ export interface PieceMemory {
  */
 export async function* readSocketBody(body: SocketBody, memory: PieceMemory = oneBuffer()): AsyncGenerator<Buffer> {
   const receiver = new BodyReceiver(body);
-  let buffer = await memory.next();
+  let buffer = memory.next();
   let filledBytes = 0;
   let wake = (): void => undefined;
   const watch = watchReadable(body.fd, () => {
@@ -61,8 +61,7 @@ export async function* readSocketBody(body: SocketBody, memory: PieceMemory = on
         turn = newTurn();
       }
       filledBytes = 0;
-      const next = memory.next();
-      buffer = next instanceof Promise ? await next : next;
+      buffer = memory.next();
     }
   } finally {
     watch.close();

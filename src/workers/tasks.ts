@@ -48,7 +48,6 @@ export const tasks = {
   'terminate-tls': async () => (await import('./terminate-tls.js')).terminateTls,
   'unpack-kept': async () => (await import('./fetch-ahead.js')).unpackKept,
   'unpack-source': async () => (await import('../build/sources/unpack-source.js')).unpackSource,
-  'write-behind': async () => (await import('../storage/tasks/write-behind.js')).writeBehind,
   'verify-layer': async () => (await import('../storage/tasks/verify-layer.js')).verifyLayer,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;
 

@@ -1,33 +1,16 @@
 /** Writes a file front to back and leaves holes where it is zero. Synchronous, for worker threads. */
-import { closeSync, ftruncateSync } from 'node:fs';
-import { writeWhole } from '../lent-writer.js';
+import { closeSync, ftruncateSync, writeSync } from 'node:fs';
 
 /** Zeros are looked for in pieces of this size, because a hole is made of whole blocks of the file system. */
 const BLOCK_BYTES = 64 * 1024;
 const ZEROS = Buffer.alloc(BLOCK_BYTES);
 
-/** Writes parts of files, at once or while the caller goes on. */
-export interface FileWriter {
-  /** Writes a part of a chunk at a position. @throws the error of this write, or of an earlier one. */
-  write(fd: number, chunk: Buffer, from: number, to: number, position: number): void;
-  /** Waits until all is written. @throws the error of a write. */
-  settle(): void;
-}
-
-const AT_ONCE: FileWriter = { write: writeWhole, settle: () => undefined };
-
 export class SparseWriter {
   #at = 0;
   #writtenTo = 0;
 
-  /**
-   * @param fd an empty file, which belongs to the writer from now on.
-   * @param writer writes what is no hole.
-   */
-  constructor(
-    readonly fd: number,
-    private readonly writer: FileWriter = AT_ONCE,
-  ) {}
+  /** @param fd an empty file, which belongs to the writer from now on. */
+  constructor(readonly fd: number) {}
 
   write(chunk: Buffer, start: number, end: number): void {
     let from = start;
@@ -45,21 +28,18 @@ export class SparseWriter {
     }
   }
 
-  /** Gives the file its whole length, when all of it is written. @throws the error of a write. */
+  /** Bytes that the file has so far, with its holes. */
+  get position(): number {
+    return this.#at;
+  }
+
+  /** Gives the file its whole length. */
   finish(): void {
-    this.writer.settle();
     if (this.#at > this.#writtenTo) ftruncateSync(this.fd, this.#at);
   }
 
-  /** Nothing is being written to it any more then. */
   close(): void {
-    try {
-      this.writer.settle();
-    } catch {
-      // It is that of a file that is given up.
-    } finally {
-      closeSync(this.fd);
-    }
+    closeSync(this.fd);
   }
 
   /** Returns where the data that begins before `from` ends: blocks that are not zero are written in one go. */
@@ -75,8 +55,11 @@ export class SparseWriter {
   }
 
   #put(chunk: Buffer, from: number, to: number): void {
-    this.writer.write(this.fd, chunk, from, to, this.#at);
-    this.#at += to - from;
+    for (let at = from; at < to;) {
+      const count = writeSync(this.fd, chunk, at, to - at, this.#at);
+      at += count;
+      this.#at += count;
+    }
     this.#writtenTo = this.#at;
   }
 }

@@ -30,7 +30,7 @@ import { storageError } from '../storage-error.js';
 import { cleanName } from './entry-name.js';
 import { emptyHeader, type TarHeader } from './header.js';
 import { setXattrs } from './layer-tree.js';
-import { type FileWriter, SparseWriter } from './sparse-writer.js';
+import { SparseWriter } from './sparse-writer.js';
 import { isFileEntry, TarParser, type TarSink } from './tar-parser.js';
 
 export interface TreeExtractorOptions {
@@ -78,11 +78,7 @@ export class TreeExtractor implements TarSink {
   /** Directories that were not there before, by path inside the root, each after the one that it is in. */
   readonly #made: string[] = [];
 
-  /** @param writer writes the content of files. Default: it is written at once. */
-  constructor(
-    options: TreeExtractorOptions,
-    private readonly writer?: FileWriter,
-  ) {
+  constructor(options: TreeExtractorOptions) {
     this.#options = options;
   }
 
@@ -102,6 +98,11 @@ export class TreeExtractor implements TarSink {
       for (const [path, { seconds, nanoseconds }] of this.#directoryTimes)
         this.#setDirectoryTimes(path, seconds, nanoseconds);
     });
+  }
+
+  /** Bytes that the file under way has so far; 0 between files. */
+  get filePosition(): number {
+    return this.#file?.position ?? 0;
   }
 
   /** Frees what is open. Idempotent. */
@@ -151,10 +152,7 @@ export class TreeExtractor implements TarSink {
     this.#at = at;
     if (isDirectory) this.#makeDirectory(at, name);
     else if (isFileEntry(header))
-      this.#file = new SparseWriter(
-        this.#create(() => openSync(fsPath(at), CREATE, 0o600)),
-        this.writer,
-      );
+      this.#file = new SparseWriter(this.#create(() => openSync(fsPath(at), CREATE, 0o600)));
     else this.#makeOther(at);
     return this.#file !== undefined;
   }
