@@ -56,7 +56,13 @@ const SHARING = [
       'images/registry-api',
       'streams/stream-files',
     ],
-    ...['security/one-line', 'security/hostile-patterns', 'security/inherited-names', 'security/known-overloads'],
+    ...[
+      'security/one-line',
+      'security/long-paths',
+      'security/hostile-patterns',
+      'security/inherited-names',
+      'security/known-overloads',
+    ],
     ...['security/hostile-documents', 'security/cost-fuzz'],
   ],
   [

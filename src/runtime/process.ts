@@ -1,4 +1,5 @@
 /** Makes the OCI `process` of a container and of an exec in it. */
+import { invalid } from '../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, Ulimit } from '../ports/container.js';
 import type { ExecSpecInput, SpecInput } from '../ports/runtime.js';
 import { containerCapabilities, processCapabilities } from './capabilities.js';
@@ -21,6 +22,8 @@ interface Common {
   readonly hostConfig: HostConfig;
   readonly user: string;
   readonly args: readonly string[];
+  /** How the text of a refusal begins. */
+  readonly failure: string;
   readonly env: readonly string[];
   readonly workingDir: string;
   readonly tty: boolean;
@@ -30,7 +33,28 @@ interface Common {
   readonly processLabel: string | undefined;
 }
 
+/** The kernel takes no path that is longer (PATH_MAX without the NUL at its end). */
+const MOST_PATH_BYTES = 4095;
+const SHOWN_CHARS = 100;
+
+/**
+ * Refuses what can be no path, in the words of the runtime. runc tells of it itself, but hangs for ever when it has
+ * some 64 KiB or more, as its error then fills a pipe that nobody reads, and so does whoever waits for it.
+ */
+function checkPaths({ args, workingDir, failure }: Common): void {
+  const [command = ''] = args;
+  const refuse = (path: string, tell: (shown: string) => string): void => {
+    if (Buffer.byteLength(path) <= MOST_PATH_BYTES) return;
+    const text = tell(JSON.stringify(`${path.slice(0, SHOWN_CHARS)}…`));
+    throw invalid(`${failure}: unable to start container process: ${text}`, { details: { runtimeError: true } });
+  };
+  const why = command.includes('/') ? 'file name too long' : 'executable file not found in $PATH';
+  refuse(command, (shown) => `exec: ${shown}: ${why}`);
+  refuse(workingDir, (shown) => `chdir to cwd (${shown}) set in config.json failed: file name too long`);
+}
+
 async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessDefaults): Promise<OciProcess> {
+  checkPaths(common);
   const { rootfs, hostConfig, privileged, consoleSize, tty } = common;
   const user = await lookUpUser(rootfs, common.user, hostConfig.GroupAdd ?? []);
   const security = parseSecurityOptions(hostConfig.SecurityOpt ?? []);
@@ -71,6 +95,7 @@ export async function buildInitProcess(
       hostConfig,
       user: config.User,
       args: runsInit ? [INIT_PATH, '--', ...argv] : argv,
+      failure: 'failed to create shim task: OCI runtime create failed: runc create failed',
       env: input.environment ?? buildEnvironment({ hostname: config.Hostname, tty: config.Tty }, config.Env ?? []),
       workingDir: config.WorkingDir,
       tty: config.Tty,
@@ -98,6 +123,7 @@ export async function buildExecProcess(
       hostConfig,
       user: input.user || config.User,
       args: input.argv,
+      failure: 'OCI runtime exec failed: exec failed',
       env: buildEnvironment({ hostname: config.Hostname, tty: input.tty }, config.Env ?? [], input.env),
       workingDir: input.workingDir || config.WorkingDir,
       tty: input.tty,
