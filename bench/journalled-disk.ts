@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 
 /** It is in a sparse file. */
-const MEGABYTES = 24_576;
+const MEGABYTES = 49_152;
 
 export class JournalledDisk {
   readonly #directory = mkdtempSync(join(tmpdir(), 'journalled-disk-'));
