@@ -27,6 +27,7 @@ export function containerActs(effects: ContainerEffects, hooks: ContainerHooks, 
     reject: (_, { reqs, error }) => reqs.forEach((req) => replies.reject(req, error)),
     saveLater: (_, { record }) => hooks.saveLater(record),
     settleWhenSaved: (_, { req, record }) => {
+      replies.leaveToWork(req);
       inTime('save', effects.save(record)).then(
         () => replies.settle(req, undefined),
         (error: unknown) => replies.reject(req, error),
@@ -40,6 +41,8 @@ export function containerActs(effects: ContainerEffects, hooks: ContainerHooks, 
     },
     confirmAmend: (_, { command, record }) => command.applied?.(record),
     sendSignal: ({ self }, { req, record, signal, wasTold, staysDown, waitsForExit }) => {
+      // A container may end by the signal, and be removed, before it is known that the signal was sent.
+      if (!waitsForExit) replies.leaveToWork(req);
       const saved = staysDown ? () => effects.save(record) : () => undefined;
       inTime('kill', Promise.all([hooks.kill(record, signal, wasTold), saved()])).then(
         () => waitsForExit || replies.settle(req, undefined),

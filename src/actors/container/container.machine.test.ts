@@ -173,6 +173,20 @@ test('kill: a plain signal answers at once, SIGKILL when the exit is settled; a 
   await assert.rejects(gone.ask({ type: 'container.kill', signal: 9 }), (e) => isEngineError(e, 'conflict'));
 });
 
+test('a signal under way is answered as it went, also when the container is removed first', async () => {
+  const sent: (() => void)[] = [];
+  const c = harness(
+    { phase: 'idle', record: withHost({ AutoRemove: true }) },
+    { kill: () => new Promise((resolve) => sent.push(resolve)) },
+  );
+  await c.ask({ type: 'container.start' });
+  const killed = c.ask({ type: 'container.kill', signal: 15 });
+  c.exit(143);
+  while (c.state() !== 'gone') await tick();
+  sent[0]?.();
+  await killed;
+});
+
 test('pause and unpause; a paused container refuses start', async () => {
   const c = harness({ phase: 'idle', record });
   await c.ask({ type: 'container.start' });

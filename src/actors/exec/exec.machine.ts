@@ -61,6 +61,7 @@ interface ActionInput {
  */
 function outwardActions(effects: ExecEffects, hooks: ExecHooks, replies: Replies) {
   const resize = ({ record }: ExecContext, { req, size }: ResizeCommand): void => {
+    replies.leaveToWork(req);
     inTime('resize', effects.resize(record, size)).then(
       () => replies.settle(req, undefined),
       (error: unknown) => replies.reject(req, error),

@@ -63,7 +63,8 @@ export class ActorDirectory<L extends AnyActorLogic, C extends AnyCommand> {
 
   /**
    * Asks the actor behind an id. An actor that is down is begun first, and `begin` makes one that is missing. If the
-   * actor has ended between the look-up and the question, another one is made, once.
+   * actor has ended before it answered, another one is made, once, where they are not revived: it knows all that the
+   * first one knew. Else there is no such actor any more, unless it has crashed: then nobody knows what it had done.
    */
   ask<T extends C['type']>(
     id: string,
@@ -85,10 +86,10 @@ export class ActorDirectory<L extends AnyActorLogic, C extends AnyCommand> {
         ? this.options.replies.ask<Named<C, T>>(actor, command, signal)
         : Promise.reject(this.options.missing(id));
     };
-    if (!begin || this.options.revive) return ask();
     return ask().catch((error: unknown) => {
-      if (isEngineError(error, 'unavailable') && error.code === ACTOR_GONE) return ask();
-      throw error;
+      if (!isEngineError(error, 'unavailable') || error.code !== ACTOR_GONE) throw error;
+      if (begin && !this.options.revive) return ask();
+      throw this.has(id) || this.collection.isDown(id) ? error : this.options.missing(id);
     });
   }
 }

@@ -77,6 +77,15 @@ export class Replies {
     this.#take(req)?.reject(error);
   }
 
+  /**
+   * Leaves an ask to work that its actor has begun: the work settles it in any case, also when the actor ends first,
+   * because the outcome is known then as well.
+   */
+  leaveToWork(req: RequestId): void {
+    const pending = this.#pending.get(req);
+    if (pending) this.#byActor.get(pending.actor)?.delete(req);
+  }
+
   /** Fails every ask that an ended actor has not answered. */
   actorEnded(actor: object, error: EngineError = actorGone()): void {
     for (const req of this.#byActor.get(actor) ?? []) this.reject(req, error);
