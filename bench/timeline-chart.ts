@@ -23,6 +23,7 @@ const COLOURS: Readonly<Record<string, string>> = {
   grpc: '#2c5282',
   actor: '#6b46c1',
   containerd: '#c05621',
+  shim: '#975a16',
   tasks: '#dd6b20',
   layers: '#2f855a',
   network: '#2b6cb0',

@@ -3,7 +3,7 @@ import { status as Status, type ServiceError } from '@grpc/grpc-js';
 import { EngineError, internal, isEngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 
 // FAILED_PRECONDITION is containerd's "not in this state", which the Engine API calls a conflict.
-const kinds: Partial<Record<Status, ErrorKind>> = {
+const kinds: Readonly<Record<number, ErrorKind>> = {
   [Status.CANCELLED]: 'cancelled',
   [Status.INVALID_ARGUMENT]: 'invalid',
   [Status.OUT_OF_RANGE]: 'invalid',
@@ -29,8 +29,10 @@ const conflicts = [
 ];
 
 // These are containerd's words when the connection to a shim breaks or cannot be made; they have no class either.
-const lostShim = ['ttrpc: closed', ': broken pipe', ': connection reset by peer'];
+const lostShimEnds = ['ttrpc: closed', ': broken pipe', ': connection reset by peer'];
 const unreachableShim = 'dial unix ';
+// The code of what has no class, also when a shim says it.
+const UNKNOWN: number = Status.UNKNOWN;
 /** All texts of a runtime have this; they may quote anything that a client has sent. */
 const runtimeMark = 'OCI runtime';
 
@@ -45,16 +47,31 @@ const classSuffix = /: (?:unknown|not found|already exists|failed precondition|u
 export function fromGrpc(error: unknown, method: string): EngineError {
   if (!isServiceError(error)) return internal(`${method}: ${messageOf(error)}`, { cause: error });
   const text = error.details.replace(classSuffix, '');
-  const isShimLost = error.code === Status.UNKNOWN && tellsOfLostShim(text);
-  const isRuntimeError = error.code === Status.UNKNOWN && !isShimLost;
+  return fromStatus({ code: error.code, text, method, cause: error });
+}
+
+/** Does the same for a status that a shim has told itself. Its codes are those of gRPC. */
+export function fromShim({ code, message }: { code: number; message: string }, method: string): EngineError {
+  return fromStatus({ code, text: message.replace(classSuffix, ''), method });
+}
+
+/** The EngineError for a call to a shim whose connection has broken. */
+export function lostShim(method: string): EngineError {
+  return fromStatus({ code: Status.UNKNOWN, text: 'ttrpc: closed', method });
+}
+
+function fromStatus(failure: { code: number; text: string; method: string; cause?: unknown }): EngineError {
+  const { code, text, method, cause } = failure;
+  const isShimLost = code === UNKNOWN && tellsOfLostShim(text);
+  const isRuntimeError = code === UNKNOWN && !isShimLost;
   const isRefusal = isRuntimeError && conflicts.some((conflict) => text.includes(conflict));
-  const kind = isRefusal ? 'conflict' : (kinds[error.code] ?? 'internal');
+  const kind = isRefusal ? 'conflict' : (kinds[code] ?? 'internal');
   const silent = isShimLost ? 'shim' : kind === 'unavailable' ? 'supervisor' : undefined;
   return new EngineError(kind, silent === undefined ? text : `the ${silent} does not answer: ${text}`, {
-    cause: error,
+    cause,
     details: {
       method,
-      grpcCode: error.code,
+      grpcCode: code,
       ...(isRuntimeError && { runtimeError: true }),
       ...(isShimLost && { shimLost: true }),
     },
@@ -63,7 +80,7 @@ export function fromGrpc(error: unknown, method: string): EngineError {
 
 function tellsOfLostShim(text: string): boolean {
   if (text.includes(runtimeMark)) return false;
-  return lostShim.some((end) => text.endsWith(end)) || text.includes(unreachableShim);
+  return lostShimEnds.some((end) => text.endsWith(end)) || text.includes(unreachableShim);
 }
 
 /** Tells whether the connection broke during a call: then nobody knows how far containerd came with it. */

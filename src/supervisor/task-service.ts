@@ -23,6 +23,8 @@ import { Tasks } from './proto/gen/tasks_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { RUNC_SHIM } from './runtime-options.js';
 import { ShimPool } from './shims/shim-pool.js';
+import { TaskShims } from './shims/task-shims.js';
+import { TaskExecs } from './task-execs.js';
 import { TaskContainers } from './task-containers.js';
 import { taskInfo } from './task-info.js';
 import { groupOf, type UnbornTask } from './unborn-tasks.js';
@@ -63,6 +65,8 @@ export class ContainerdTasks implements TaskService {
   /** Tasks that are served by the shims of others. */
   readonly #shims = new Map<string, string>();
   readonly #pool: ShimPool | undefined;
+  readonly #taskShims: TaskShims;
+  readonly #execs: TaskExecs;
   readonly #failed: FailedCreations;
 
   constructor({ connection, logger, realm, heard, kept, shims }: TaskServiceOptions) {
@@ -95,6 +99,10 @@ export class ContainerdTasks implements TaskService {
       if (this.#exits.has({ id, execId: '' }) || this.#unstarted.has(id)) void this.#lost.shimEnded(id);
     };
     this.#pool = shims && new ShimPool({ ...shims, realm, connection, logger, lost });
+    this.#taskShims = new TaskShims(realm.taskDirs?.[0], this.#pool);
+    const orEnded = <T>(id: string, call: Promise<T>): Promise<T> => this.#orEnded(id, call);
+    const called = { tasks: this.#tasks, shims: this.#taskShims, cgroupMoves: this.#cgroupMoves };
+    this.#execs = new TaskExecs({ ...called, exits: this.#exits, reports: this.#reports, orEnded });
   }
 
   async create(request: CreateTask): Promise<CreatedTask> {
@@ -155,25 +163,12 @@ export class ContainerdTasks implements TaskService {
     await this.#tasks.closeIO({ containerId: id, execId, stdin: true });
   }
 
-  exec(id: string, execId: string, { process, stdio }: ExecProcess): Promise<{ pid: number }> {
-    return this.#cgroupMoves.during(async () => {
-      const spec = packOci('Process', process);
-      await this.#orEnded(id, this.#tasks.exec({ containerId: id, execId, spec, ...stdio }));
-      this.#exits.add({ id, execId });
-      try {
-        const { pid } = await this.#orEnded(id, this.#tasks.start({ containerId: id, execId }));
-        return { pid };
-      } catch (error) {
-        this.#exits.remove({ id, execId });
-        await this.deleteExec(id, execId).catch(() => undefined);
-        throw error;
-      }
-    });
+  exec(id: string, execId: string, process: ExecProcess): Promise<{ pid: number }> {
+    return this.#execs.run(id, execId, process);
   }
 
-  async deleteExec(id: string, execId: string): Promise<void> {
-    await unlessNotFound(this.#tasks.deleteProcess({ containerId: id, execId }));
-    this.#exits.remove({ id, execId });
+  deleteExec(id: string, execId: string): Promise<void> {
+    return this.#execs.delete({ id, execId });
   }
 
   async pids(id: string): Promise<number[]> {
@@ -208,6 +203,7 @@ export class ContainerdTasks implements TaskService {
     const deleted = await unlessNotFound(this.#tasks.delete({ containerId: id }));
     if (deleted === undefined) await this.#removeForgotten(id, isBroken);
     else this.#pool?.giveBack(id);
+    this.#taskShims.forget(id);
     this.containers.remove(id);
   }
 
@@ -240,6 +236,7 @@ export class ContainerdTasks implements TaskService {
   async close(): Promise<void> {
     this.#inits.close();
     this.#kept?.close();
+    this.#taskShims.close();
     await Promise.all([this.#pool?.close(), this.#cgroupMoves.close()]);
   }
 
@@ -267,7 +264,8 @@ export class ContainerdTasks implements TaskService {
 
   /** Passes an event on to the listeners, unless it is the exit of a process that was not started. */
   report(event: TaskEvent): void {
-    if (event.type !== 'exit' || event.execId !== '') return this.#reports.pass(event);
+    if (event.type !== 'exit') return this.#reports.pass(event);
+    if (event.execId !== '') return this.#exits.has(event) ? this.#reports.pass(event) : undefined;
     const { id } = event;
     const unstarted = this.#unstarted.get(id);
     unstarted?.resolve();

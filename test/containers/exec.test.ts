@@ -13,6 +13,7 @@ import { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, RawConnection, type Reply } from '../support/http.js';
+import { processesOf } from '../support/leftovers.js';
 import { waitFor } from '../support/wait.js';
 import { withImage } from '../support/seed.js';
 
@@ -322,6 +323,24 @@ test('many execs at once each get their own output and exit code', async () => {
     assert.deepEqual({ status, stdout, stderr }, { status: index, stdout: `out ${index}\n`, stderr: `err ${index}\n` });
   };
   await Promise.all(Array.from({ length: 12 }, (_, index) => one(index + 1)));
+});
+
+test('an exec needs the shim alone: containerd may be busy', async (t) => {
+  if (engine.name === 'dockerd') return t.skip('it asks containerd');
+  await ok('run', '-d', '--name', 'web', image, 'sleep', '1000');
+  const containerds = processesOf(engine.dir).filter(({ command }) => /^\S*containerd --config /.test(command));
+  assert.equal(containerds.length, 1);
+  for (const { pid } of containerds) process.kill(pid, 'SIGSTOP');
+  try {
+    const told = await attempt(engine, ['exec', 'web', 'sh', '-c', 'echo out; exit 7']);
+    assert.deepEqual([told.status, told.stdout], [7, 'out\n']);
+    assert.equal((await attempt(engine, ['exec', 'web', 'missing'])).status, 127);
+  } finally {
+    for (const { pid } of containerds) process.kill(pid, 'SIGCONT');
+  }
+  // containerd tells these exits, too, and later ones.
+  assert.equal((await attempt(engine, ['exec', 'web', 'sh', '-c', 'exit 3'])).status, 3);
+  await ok('rm', '-f', 'web');
 });
 
 /** The shim keeps 32 exits. So many execs at once made it reap one process a second, when nobody kept them back. */

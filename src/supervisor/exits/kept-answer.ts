@@ -8,7 +8,7 @@ import { closeFd, peekSocket } from '../../sys/files/fd.js';
 import { connectUnix } from '../../sys/net/unix-stream.js';
 import { WaitResponseSchema } from '../proto/gen/shim_pb.js';
 import { ProcessSchema, Status, type Process } from '../proto/gen/task_types_pb.js';
-import { firstFrame, payloadOf, requestFrame } from '../shims/shim-connection.js';
+import { firstFrame, payloadOf, processPayload, requestFrame } from '../shims/shim-connection.js';
 import type { ShimAddress } from '../shims/shim-address.js';
 
 /** The answer is a code and a time; a refusal has a message. */
@@ -22,7 +22,7 @@ export function askForEnd({ path, service }: ShimAddress, id: string): number {
   const fd = connectUnix(path);
   try {
     // The few bytes have room in an empty socket.
-    writeSync(fd, requestFrame(1, { service, method: 'Wait', process: { id, execId: '' } }));
+    writeSync(fd, requestFrame(1, { service, method: 'Wait', payload: processPayload({ id, execId: '' }) }));
     return fd;
   } catch (error) {
     closeFd(fd);
@@ -36,7 +36,7 @@ export function toldEnd(fd: number, id: string): Process | undefined {
     const bytes = Buffer.alloc(ANSWER_BYTES);
     const frame = firstFrame(bytes.subarray(0, peekSocket(fd, bytes) ?? 0));
     if (frame === undefined) return undefined;
-    const { exitStatus, exitedAt } = fromBinary(WaitResponseSchema, payloadOf(frame.message));
+    const { exitStatus, exitedAt } = fromBinary(WaitResponseSchema, payloadOf(frame.message, 'Wait'));
     const process = create(ProcessSchema, { id, status: Status.STOPPED, exitStatus });
     return exitedAt === undefined ? process : { ...process, exitedAt };
   } catch {

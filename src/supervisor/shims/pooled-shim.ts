@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { internal } from '../../errors/engine-error.js';
 import { runProgram } from '../../sys/process/spawn.js';
 import { endShims, POOLED, removeShimSockets, type Realm } from '../orphans.js';
-import { ShutdownResponseSchema } from '../proto/gen/shim_pb.js';
+import { EmptyResponseSchema } from '../proto/gen/shim_pb.js';
 import { shimAddress, type ShimAddress } from './shim-address.js';
 import { ShimConnection } from './shim-connection.js';
 
@@ -112,6 +112,11 @@ export class PooledShim {
     return `ttrpc+unix://${this.#address.path}`;
   }
 
+  /** For calls about the task that it serves. */
+  get connection(): ShimConnection {
+    return this.#connection;
+  }
+
   /** Leaves it to the next daemon. */
   leave(): void {
     this.#isEnding = true;
@@ -121,7 +126,7 @@ export class PooledShim {
   /** Ends it, which has no task any more. One that does not answer is killed. */
   async end(): Promise<void> {
     this.#isEnding = true;
-    const asked = this.#connection.ask('Shutdown', ShutdownResponseSchema, { id: this.name, execId: '' });
+    const asked = this.#connection.ask('Shutdown', EmptyResponseSchema, { id: this.name, execId: '' });
     asked.catch(() => undefined);
     const timer = new AbortController();
     const timeUp = delay(END_MS, false, { signal: timer.signal }).catch(() => false);

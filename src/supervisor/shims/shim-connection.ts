@@ -3,6 +3,8 @@ import { create, fromBinary, toBinary, type DescMessage, type MessageShape } fro
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { internal } from '../../errors/engine-error.js';
+import type { ProcessRef } from '../exits/exit-watch.js';
+import { fromShim, lostShim } from '../grpc-error.js';
 import { ProcessRequestSchema, RpcRequestSchema, RpcResponseSchema } from '../proto/gen/shim_pb.js';
 
 const HEAD_BYTES = 10;
@@ -14,12 +16,16 @@ export interface ShimRequest {
   /** Such as `containerd.task.v2.Task`. */
   readonly service: string;
   readonly method: string;
-  readonly process: { readonly id: string; readonly execId: string };
+  readonly payload: Uint8Array;
+}
+
+/** Returns the payload of a request that names a process and nothing else. */
+export function processPayload(process: ProcessRef): Uint8Array {
+  return toBinary(ProcessRequestSchema, create(ProcessRequestSchema, process));
 }
 
 /** Returns the bytes of a request. @param stream an odd number, which the answer has as well. */
-export function requestFrame(stream: number, { service, method, process }: ShimRequest): Buffer {
-  const payload = toBinary(ProcessRequestSchema, create(ProcessRequestSchema, process));
+export function requestFrame(stream: number, { service, method, payload }: ShimRequest): Buffer {
   const message = toBinary(RpcRequestSchema, create(RpcRequestSchema, { service, method, payload }));
   const head = Buffer.alloc(HEAD_BYTES);
   head.writeUInt32BE(message.length, 0);
@@ -39,7 +45,7 @@ export function firstFrame(received: Buffer): { stream: number; message: Buffer;
 }
 
 /** Returns the content of an answer. @throws EngineError with the shim's message if it refuses. */
-export function payloadOf(message: Uint8Array): Uint8Array {
+export function payloadOf(message: Uint8Array, method: string): Uint8Array {
   let response;
   try {
     response = fromBinary(RpcResponseSchema, message);
@@ -47,11 +53,12 @@ export function payloadOf(message: Uint8Array): Uint8Array {
     throw internal('the shim sends no answer', { cause: error });
   }
   const { status, payload } = response;
-  if (status !== undefined && status.code !== 0) throw internal(status.message);
+  if (status !== undefined && status.code !== 0) throw fromShim(status, method);
   return payload;
 }
 
 interface Call {
+  readonly method: string;
   readonly resolve: (payload: Uint8Array) => void;
   readonly reject: (error: Error) => void;
 }
@@ -73,33 +80,46 @@ export class ShimConnection {
     this.#service = service;
     this.#socket = connect(path);
     this.#socket.on('data', (chunk) => this.#receive(chunk));
-    this.#socket.on('error', (error) => this.#fail(error));
+    // 'close' follows, and calls fail.
+    this.#socket.on('error', () => undefined);
     this.opened = once(this.#socket, 'connect').then(() => undefined);
     this.opened.catch(() => undefined);
     this.closed = new Promise((resolve) =>
       this.#socket.on('close', () => {
-        this.#fail(internal('the shim closed the connection'));
+        // The shim's end is known before anybody is told of the failure.
         resolve();
+        this.#fail();
       }),
     );
     // A shim that does not answer must not keep the daemon from ending.
     this.#socket.unref();
   }
 
-  async ask<Answer extends DescMessage>(
+  /** Makes a call that names a process and nothing else. @throws EngineError as `call` does. */
+  ask<Answer extends DescMessage>(method: string, answer: Answer, process: ProcessRef): Promise<MessageShape<Answer>> {
+    return this.call(method, answer, processPayload(process));
+  }
+
+  /** @throws EngineError as containerd would pass it on; with `details.shimLost` when the connection breaks. */
+  async call<Answer extends DescMessage>(
     method: string,
     answer: Answer,
-    process: { id: string; execId: string },
+    payload: Uint8Array,
   ): Promise<MessageShape<Answer>> {
     const stream = this.#nextStream;
     this.#nextStream += 2;
-    const frame = requestFrame(stream, { service: this.#service, method, process });
+    const frame = requestFrame(stream, { service: this.#service, method, payload });
     const bytes = await new Promise<Uint8Array>((resolve, reject) => {
-      if (this.#socket.destroyed) return reject(internal('the shim closed the connection'));
-      this.#calls.set(stream, { resolve, reject });
+      if (this.#socket.destroyed) return reject(lostShim(method));
+      this.#calls.set(stream, { method, resolve, reject });
       this.#socket.write(frame);
     });
     return fromBinary(answer, bytes);
+  }
+
+  /** True while an answer is awaited. */
+  get isBusy(): boolean {
+    return this.#calls.size > 0;
   }
 
   close(): void {
@@ -125,14 +145,14 @@ export class ShimConnection {
     this.#calls.delete(stream);
     if (call === undefined) return;
     try {
-      call.resolve(payloadOf(message));
+      call.resolve(payloadOf(message, call.method));
     } catch (error) {
       call.reject(error as Error);
     }
   }
 
-  #fail(error: Error): void {
-    for (const { reject } of this.#calls.values()) reject(error);
+  #fail(): void {
+    for (const { method, reject } of this.#calls.values()) reject(lostShim(method));
     this.#calls.clear();
   }
 }

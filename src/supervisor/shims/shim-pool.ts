@@ -15,6 +15,7 @@ import { forgetShims, PooledShim, pooledShims, shimLogIn, type ShimPlace } from 
 import { Store } from '../proto/gen/sandbox_store_pb.js';
 import { RUNC_SHIM } from '../runtime-options.js';
 import { shimAddress } from './shim-address.js';
+import type { ShimConnection } from './shim-connection.js';
 import { ShimLog } from './shim-log.js';
 
 const TAKES_ADDRESSES_SINCE: Version = [2, 1];
@@ -117,6 +118,11 @@ export class ShimPool {
     if (!this.#busy.delete(id) || shim === undefined) return false;
     await this.#ending(isBroken ? shim.kill() : shim.end());
     return true;
+  }
+
+  /** Returns the connection to the shim of a task; undefined when it is none of the pool's. */
+  connectionOf(id: string): ShimConnection | undefined {
+    return this.#busy.get(id)?.connection;
   }
 
   /** Tells that the shim of a task has ended, which containerd does not notice. */

@@ -4,8 +4,8 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Any, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_any, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Status } from "./task_types_pb.js";
 import { file_task_types } from "./task_types_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file shim.proto.
  */
 export const file_shim: GenFile = /*@__PURE__*/
-  fileDesc("CgpzaGltLnByb3RvEhJjb250YWluZXJkLnRhc2sudjMiLQoOUHJvY2Vzc1JlcXVlc3QSCgoCaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCSLaAQoNU3RhdGVSZXNwb25zZRIKCgJpZBgBIAEoCRILCgNwaWQYAyABKA0SKwoGc3RhdHVzGAQgASgOMhsuY29udGFpbmVyZC52MS50eXBlcy5TdGF0dXMSDQoFc3RkaW4YBSABKAkSDgoGc3Rkb3V0GAYgASgJEg4KBnN0ZGVychgHIAEoCRIQCgh0ZXJtaW5hbBgIIAEoCBITCgtleGl0X3N0YXR1cxgJIAEoDRItCglleGl0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlIKDFdhaXRSZXNwb25zZRITCgtleGl0X3N0YXR1cxgBIAEoDRItCglleGl0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhIKEFNodXRkb3duUmVzcG9uc2UiPgoKUnBjUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEg4KBm1ldGhvZBgCIAEoCRIPCgdwYXlsb2FkGAMgASgMIioKCVJwY1N0YXR1cxIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkiTQoLUnBjUmVzcG9uc2USLQoGc3RhdHVzGAEgASgLMh0uY29udGFpbmVyZC50YXNrLnYzLlJwY1N0YXR1cxIPCgdwYXlsb2FkGAIgASgMYgZwcm90bzM", [file_google_protobuf_timestamp, file_task_types]);
+  fileDesc("CgpzaGltLnByb3RvEhJjb250YWluZXJkLnRhc2sudjMiLQoOUHJvY2Vzc1JlcXVlc3QSCgoCaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCSLaAQoNU3RhdGVSZXNwb25zZRIKCgJpZBgBIAEoCRILCgNwaWQYAyABKA0SKwoGc3RhdHVzGAQgASgOMhsuY29udGFpbmVyZC52MS50eXBlcy5TdGF0dXMSDQoFc3RkaW4YBSABKAkSDgoGc3Rkb3V0GAYgASgJEg4KBnN0ZGVychgHIAEoCRIQCgh0ZXJtaW5hbBgIIAEoCBITCgtleGl0X3N0YXR1cxgJIAEoDRItCglleGl0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlIKDFdhaXRSZXNwb25zZRITCgtleGl0X3N0YXR1cxgBIAEoDRItCglleGl0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIo8BCgtFeGVjUmVxdWVzdBIKCgJpZBgBIAEoCRIPCgdleGVjX2lkGAIgASgJEhAKCHRlcm1pbmFsGAMgASgIEg0KBXN0ZGluGAQgASgJEg4KBnN0ZG91dBgFIAEoCRIOCgZzdGRlcnIYBiABKAkSIgoEc3BlYxgHIAEoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkiHAoNU3RhcnRSZXNwb25zZRILCgNwaWQYASABKA0iDwoNRW1wdHlSZXNwb25zZSI+CgpScGNSZXF1ZXN0Eg8KB3NlcnZpY2UYASABKAkSDgoGbWV0aG9kGAIgASgJEg8KB3BheWxvYWQYAyABKAwiKgoJUnBjU3RhdHVzEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCSJNCgtScGNSZXNwb25zZRItCgZzdGF0dXMYASABKAsyHS5jb250YWluZXJkLnRhc2sudjMuUnBjU3RhdHVzEg8KB3BheWxvYWQYAiABKAxiBnByb3RvMw", [file_google_protobuf_any, file_google_protobuf_timestamp, file_task_types]);
 
 /**
  * @generated from message containerd.task.v3.ProcessRequest
@@ -118,17 +118,81 @@ export const WaitResponseSchema: GenMessage<WaitResponse> = /*@__PURE__*/
   messageDesc(file_shim, 2);
 
 /**
- * @generated from message containerd.task.v3.ShutdownResponse
+ * @generated from message containerd.task.v3.ExecRequest
  */
-export type ShutdownResponse = Message<"containerd.task.v3.ShutdownResponse"> & {
+export type ExecRequest = Message<"containerd.task.v3.ExecRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string exec_id = 2;
+   */
+  execId: string;
+
+  /**
+   * @generated from field: bool terminal = 3;
+   */
+  terminal: boolean;
+
+  /**
+   * @generated from field: string stdin = 4;
+   */
+  stdin: string;
+
+  /**
+   * @generated from field: string stdout = 5;
+   */
+  stdout: string;
+
+  /**
+   * @generated from field: string stderr = 6;
+   */
+  stderr: string;
+
+  /**
+   * @generated from field: google.protobuf.Any spec = 7;
+   */
+  spec?: Any | undefined;
 };
 
 /**
- * Describes the message containerd.task.v3.ShutdownResponse.
- * Use `create(ShutdownResponseSchema)` to create a new message.
+ * Describes the message containerd.task.v3.ExecRequest.
+ * Use `create(ExecRequestSchema)` to create a new message.
  */
-export const ShutdownResponseSchema: GenMessage<ShutdownResponse> = /*@__PURE__*/
+export const ExecRequestSchema: GenMessage<ExecRequest> = /*@__PURE__*/
   messageDesc(file_shim, 3);
+
+/**
+ * @generated from message containerd.task.v3.StartResponse
+ */
+export type StartResponse = Message<"containerd.task.v3.StartResponse"> & {
+  /**
+   * @generated from field: uint32 pid = 1;
+   */
+  pid: number;
+};
+
+/**
+ * Describes the message containerd.task.v3.StartResponse.
+ * Use `create(StartResponseSchema)` to create a new message.
+ */
+export const StartResponseSchema: GenMessage<StartResponse> = /*@__PURE__*/
+  messageDesc(file_shim, 4);
+
+/**
+ * @generated from message containerd.task.v3.EmptyResponse
+ */
+export type EmptyResponse = Message<"containerd.task.v3.EmptyResponse"> & {
+};
+
+/**
+ * Describes the message containerd.task.v3.EmptyResponse.
+ * Use `create(EmptyResponseSchema)` to create a new message.
+ */
+export const EmptyResponseSchema: GenMessage<EmptyResponse> = /*@__PURE__*/
+  messageDesc(file_shim, 5);
 
 /**
  * @generated from message containerd.task.v3.RpcRequest
@@ -155,7 +219,7 @@ export type RpcRequest = Message<"containerd.task.v3.RpcRequest"> & {
  * Use `create(RpcRequestSchema)` to create a new message.
  */
 export const RpcRequestSchema: GenMessage<RpcRequest> = /*@__PURE__*/
-  messageDesc(file_shim, 4);
+  messageDesc(file_shim, 6);
 
 /**
  * @generated from message containerd.task.v3.RpcStatus
@@ -177,7 +241,7 @@ export type RpcStatus = Message<"containerd.task.v3.RpcStatus"> & {
  * Use `create(RpcStatusSchema)` to create a new message.
  */
 export const RpcStatusSchema: GenMessage<RpcStatus> = /*@__PURE__*/
-  messageDesc(file_shim, 5);
+  messageDesc(file_shim, 7);
 
 /**
  * @generated from message containerd.task.v3.RpcResponse
@@ -199,5 +263,5 @@ export type RpcResponse = Message<"containerd.task.v3.RpcResponse"> & {
  * Use `create(RpcResponseSchema)` to create a new message.
  */
 export const RpcResponseSchema: GenMessage<RpcResponse> = /*@__PURE__*/
-  messageDesc(file_shim, 6);
+  messageDesc(file_shim, 8);
 
