@@ -15,6 +15,7 @@ import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import type { HeardExits } from './exits/heard-exits.js';
 import type { KeptInits } from './exits/kept-inits.js';
 import { LostExits } from './exits/lost-exits.js';
+import { Unanswered } from './exits/unanswered.js';
 import type { CgroupMetrics } from './metrics.js';
 import { endShims, hasState, removeOrphans, removeShimSockets, type Realm } from './orphans.js';
 import type { ShimPlace } from './shims/pooled-shim.js';
@@ -59,6 +60,7 @@ export class ContainerdTasks implements TaskService {
   readonly #inits = new InitWatch({ ask: (id) => this.#lost.hasTold(id), lost: (id) => this.#lost.end(id) });
   readonly #reports: TaskReports;
   readonly #lost: LostExits;
+  readonly #unanswered: Unanswered;
   readonly #cgroupMoves = new CgroupMoves();
   /** Tasks that were created but not started, with the promise of their exit, which concerns nobody else. */
   readonly #unstarted = new Map<string, Deferred<void>>();
@@ -79,10 +81,8 @@ export class ContainerdTasks implements TaskService {
     this.#kept = kept;
     const { containers } = this;
     this.#lookup = new TaskLookup({ heard, kept, tasks: this.#tasks, containers, bundles: realm.taskDirs });
-    const remove = async (id: string, isBroken: boolean): Promise<void> => {
-      await this.#delete(id, { isBroken });
-      this.#forget(id);
-    };
+    const remove = (id: string, isBroken: boolean): Promise<void> =>
+      this.#delete(id, { isBroken }).then(() => this.#forget(id));
     this.#failed = new FailedCreations({ logger, remove });
     const common = { logger, heard, kept, exits: this.#exits, lookup: this.#lookup };
     this.#reports = new TaskReports(common);
@@ -93,6 +93,13 @@ export class ContainerdTasks implements TaskService {
       endShim: (id) => this.#endShim(id),
       remove: (id) => this.#removeForgotten(id, true),
       unwatch: (id) => this.#inits.remove(id),
+    });
+    this.#unanswered = new Unanswered({
+      ...common,
+      ended: (process, found) => this.#lost.reportFound(process, found),
+      // Its container counts as paused if it was when the daemon before this one ended.
+      alive: (process) =>
+        this.#inform(process).status === 'running' && this.report({ type: 'resumed', id: process.id }),
     });
     const lost = (id: string): void => {
       // One that is just being created fails, and who creates it clears up.
@@ -113,6 +120,7 @@ export class ContainerdTasks implements TaskService {
     if (options === undefined && shimOf !== undefined && runtime.type === RUNC_SHIM) this.#shims.set(id, shimOf);
     this.#heard.forget(id);
     this.#kept?.remove(id);
+    this.#unanswered.forget(id);
     try {
       const task = { containerId: id, ...stdio, ...(options && { options }) };
       const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create(task));
@@ -212,6 +220,7 @@ export class ContainerdTasks implements TaskService {
     this.#kept?.remove(id);
     this.#exits.remove({ id, execId: '' });
     this.#inits.remove(id);
+    this.#unanswered.forget(id);
     this.#shims.delete(id);
     this.#reports.forget(id);
   }
@@ -235,6 +244,7 @@ export class ContainerdTasks implements TaskService {
   /** Closes files and ends what no task needs; tasks that are made afterwards take longer. */
   async close(): Promise<void> {
     this.#inits.close();
+    this.#unanswered.close();
     this.#kept?.close();
     this.#taskShims.close();
     await Promise.all([this.#pool?.close(), this.#cgroupMoves.close()]);
@@ -275,7 +285,7 @@ export class ContainerdTasks implements TaskService {
 
   /**
    * Reports the exits that the broken event stream did not. Call it while a new stream is in force, so that nothing
-   * falls between the two. A task that cannot be asked is left to its later events.
+   * falls between the two. A process whose shim does not answer is asked for again until it does.
    */
   async reconcile(): Promise<void> {
     await this.#failed.clearAll();
@@ -283,17 +293,8 @@ export class ContainerdTasks implements TaskService {
     const awaited = this.#exits.awaited();
     if (awaited.length === 0) return;
     const inits = new Map((await this.#lookup.listed()).map((process) => [process.id, process]));
-    const missed = awaited.map(async (process) => {
-      const { id, execId } = process;
-      try {
-        const found = (execId === '' ? inits.get(id) : undefined) ?? (await this.#lookup.find(process));
-        if (found !== undefined && found.status !== Status.STOPPED) return;
-        this.#lost.reportFound(process, found);
-      } catch (error) {
-        this.#logger.warn({ id, execId, err: error }, 'cannot ask for the state of a process');
-      }
-    });
-    await Promise.all(missed);
+    const listed = ({ id, execId }: ProcessRef): Process | undefined => (execId === '' ? inits.get(id) : undefined);
+    await Promise.all(awaited.map((process) => this.#unanswered.ask(process, listed(process))));
   }
 
   /** Returns the options that the task gets as well when it is served by a shim of the pool. */
@@ -369,6 +370,7 @@ export class ContainerdTasks implements TaskService {
       this.#exits.ensure(init);
       // The processes of an external containerd may have other numbers.
       this.#inits.add(info.id, info.pid, { mayBeGone: this.#realm.taskDirs !== undefined });
+      if (info.status === 'unknown') this.#unanswered.add(init);
     }
     return info;
   }

@@ -9,7 +9,9 @@ import { isEngineError } from '../../src/errors/engine-error.js';
 import type { TaskEvent } from '../../src/ports/supervisor.js';
 import { createStdio } from '../../src/supervisor/stdio/stdio.js';
 import { ociProcess } from '../support/oci-bundle.js';
+import { shimsOf } from '../support/shim-of.js';
 import { exitOf, nextEvent, SupervisorHarness, untilText } from '../support/supervisor-harness.js';
+import { waitFor } from '../support/wait.js';
 
 const SIGKILL = 9;
 const SIGTERM = 15;
@@ -177,6 +179,33 @@ test('exec runs further processes, with their own stdio and exits', async () => 
   await tasks.kill(id, SIGKILL);
   await container.finish();
   await harness.remove(supervisor, container);
+});
+
+test('an exit that was told to nobody is known when its shim answers again', async (t) => {
+  const external = harness.supervisor({ address: harness.socket });
+  t.after(() => external.stop());
+  const container = await harness.start(supervisor, { args: ['sh', '-c', 'exit 7'] });
+  const other = await harness.start(supervisor, { args: ['sleep', '1000'] });
+  await container.exit;
+  const shims = [...new Set([container, other].flatMap(({ id }) => shimsOf(harness.dir, id).map(({ pid }) => pid)))];
+  assert.equal(shims.length, 2);
+  for (const pid of shims) process.kill(pid, 'SIGSTOP');
+  const told: TaskEvent[] = [];
+  external.tasks.onEvent((event) => told.push(event));
+  try {
+    await external.start();
+    const states = (await external.tasks.list(() => true)).map(({ status }) => status);
+    assert.deepEqual([states, told], [['unknown', 'unknown'], []]);
+  } finally {
+    for (const pid of shims) process.kill(pid, 'SIGCONT');
+  }
+  await waitFor('both answers', () => told.length >= 2);
+  const answers = new Map(told.map((event) => [event.id, event.type === 'exit' ? event.exit.exitCode : event.type]));
+  assert.deepEqual([answers.get(container.id), answers.get(other.id), told.length], [7, 'resumed', 2]);
+  const exit = nextEvent(external, ({ type, id }) => type === 'exit' && id === other.id);
+  await external.tasks.kill(other.id, SIGKILL);
+  assert.equal(exitOf(await exit).exitCode, 137);
+  for (const one of [container, other]) await harness.remove(supervisor, one);
 });
 
 test('pause stops a container and is told in events', async () => {

@@ -24,6 +24,11 @@ export class ExitWatch {
     return this.#tasks.get(id)?.has(execId) === true;
   }
 
+  /** Tells whether the exit of a known process was not reported yet. */
+  isAwaited({ id, execId }: ProcessRef): boolean {
+    return this.#tasks.get(id)?.get(execId) === false;
+  }
+
   /** Does the same as `add`, but a known process stays as it is. */
   ensure(process: ProcessRef): void {
     if (!this.has(process)) this.add(process);
