@@ -6,7 +6,7 @@ import { Engine, type EngineKind } from '../test/support/engine.js';
 import { callJson } from '../test/support/http.js';
 import { othersShare } from './machine-load.js';
 import { median, type Measure, type Metric, type Sample, type Setting } from './measure.js';
-import { countProcessorTime } from './processor-time.js';
+import { countProcessorTime, type ProcessorTime } from './processor-time.js';
 import { warmMemory } from './warm-memory.js';
 import { MIN_ROUNDS, randomOrders, spreadOf, targetOf, valuesToJudge, verdictOf } from './verdict.js';
 
@@ -48,6 +48,12 @@ function processorTime({ name }: Measure): Metric {
   return { name: `processor time of ${name}`, unit: 'ms', moreIsBetter: false };
 }
 
+/** Resolves when an engine rests and the disk has what was written. */
+async function settle(processor: ProcessorTime): Promise<void> {
+  await processor.rest();
+  execFileSync('sync');
+}
+
 async function prepare(
   measure: Measure,
   { name, tcpUrl, kind }: Contender,
@@ -62,12 +68,13 @@ async function prepare(
   const ours = setting(tcpUrl);
   await dockerOk(engine, ['pull', '-q', ours.image]);
   const sample = await measure.prepare(engine, ours);
+  // A measure may write some GB for each engine, which would be on their way to the disk during the first samples.
+  await settle(processor);
   const take = async (): Promise<Sample> => {
     warmMemory();
     const before = processor.read();
     const values = await sample();
-    await processor.rest();
-    execFileSync('sync');
+    await settle(processor);
     return { ...values, [processorTime(measure).name]: processor.read() - before };
   };
   return { name, samples: [], take };
