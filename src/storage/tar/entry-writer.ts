@@ -82,13 +82,9 @@ export class EntryWriter {
       // The size must be that of the file that is read, whatever has its name meanwhile.
       const sizeBytes = Number(stat.size);
       this.#passHoles(sizeBytes - Number(stat.blocks) * BLOCK_BYTES);
-      yield encodeHeader({
-        ...this.#common(stat),
-        type: '0',
-        name,
-        sizeBytes,
-        xattrs: this.#xattrs(at),
-      });
+      // Each name by itself: to spread an object takes several times as long, and there are many files.
+      const { mode, uid, gid, mtimeSeconds } = this.#common(stat);
+      yield encodeHeader({ type: '0', name, mode, uid, gid, sizeBytes, mtimeSeconds, xattrs: this.#xattrs(at) });
       if (sizeBytes > 0) this.watcher?.content(name, sizeBytes);
       for (let left = sizeBytes; left > 0;) {
         const buffer = this.#buffer();

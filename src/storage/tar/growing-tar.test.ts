@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -78,4 +78,30 @@ test('names that did not come, came twice or in another order have the files wal
     undefined,
   );
   assert.ok(grown((tar, upperDir) => ['a', 'a-b', 'b'].forEach((name) => file(tar, upperDir, name))));
+});
+
+test('files of one directory and of others come in the order of a walk, which is not that of their paths', () => {
+  const made = (names: readonly string[]): ReturnType<GrowingTar['end']> =>
+    grown((tar, upperDir) => {
+      for (const name of names) {
+        const at = join(upperDir, name);
+        if (name.endsWith('/')) {
+          directory(tar, upperDir, name.slice(0, -1));
+          continue;
+        }
+        // Each is shorter than the one before, of whose header nothing may stay.
+        writeFileSync(at, name);
+        chmodSync(at, 0o644);
+        utimesSync(at, SECOND, SECOND);
+        const { uid, gid, mode } = statSync(at);
+        const facts = { uid, gid, mode: mode & 0o7777, mtimeNs: BigInt(SECOND) * 1_000_000_000n };
+        tar.file(name, facts, Buffer.from(name));
+      }
+      for (const name of names.filter((one) => one.endsWith('/')).toReversed())
+        utimesSync(join(upperDir, name), SECOND, SECOND);
+    });
+  assert.ok(made(['long name/', 'long name/b/', 'long name/b/c', 'long name/b-c', 'long-a', 'z']));
+  assert.equal(made(['d/', 'd/b', 'd/a']), undefined);
+  assert.equal(made(['d/', 'd/b/', 'd/b/c', 'd/a']), undefined);
+  assert.equal(made(['d/', 'e/', 'e/a', 'd/a']), undefined);
 });

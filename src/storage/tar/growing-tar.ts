@@ -12,6 +12,7 @@ import { fsPath, toBytePath } from '../byte-path.js';
 import { statOf } from '../stat-of.js';
 import { diffEntry } from './diff.js';
 import { commonFields, EntryWriter, type FileFacts } from './entry-writer.js';
+import { BLOCK_SIZE } from './header.js';
 import { encodeHeader, END_OF_ARCHIVE, padding } from './header-writer.js';
 import { type SealedFacts, SealedTar } from './sealed-tar.js';
 import { SplitWriter } from './split-writer.js';
@@ -39,8 +40,11 @@ export class GrowingTar {
   readonly #times = new Map<string, bigint>();
   /** The number of names that have come of each directory. */
   readonly #names = new Map<string, number>([['', 0]]);
-  /** The last path, in a form that sorts as the walk goes. */
+  /** The last path, and the directory that it is in. */
   #last = '';
+  #lastDirectory = '';
+  /** Memory for the header of a file, which nobody keeps. */
+  readonly #header = Buffer.alloc(BLOCK_SIZE);
   #isGivenUp = false;
 
   constructor(place: GrowingTarPlace) {
@@ -69,13 +73,15 @@ export class GrowingTar {
 
   /** Takes a regular file with one name and without attributes. */
   file(path: string, facts: FileFacts, content: Buffer): void {
-    this.#takeAbove(path);
-    if (!this.#isNext(path)) return;
+    const directory = directoryOf(path);
+    this.#takeAbove(path, directory);
+    if (!this.#isNext(path, directory)) return;
     const tar = this.#tar;
     tar.file(path, facts);
     if (tar.isUnlikeTar) return this.giveUp();
     const sizeBytes = content.length;
-    tar.take(encodeHeader({ ...commonFields(facts, this.#place.idMaps), type: '0', name: path, sizeBytes }));
+    const { mode, uid, gid, mtimeSeconds } = commonFields(facts, this.#place.idMaps);
+    tar.take(encodeHeader({ type: '0', name: path, mode, uid, gid, sizeBytes, mtimeSeconds }, this.#header));
     if (sizeBytes === 0) return;
     tar.content(path, sizeBytes);
     tar.take(content);
@@ -84,7 +90,7 @@ export class GrowingTar {
 
   /** Takes anything with one name. A directory has its owner, its mode and its attributes, and nothing in it. */
   entry(path: string): void {
-    this.#takeAbove(path);
+    this.#takeAbove(path, directoryOf(path));
     this.#take(path);
   }
 
@@ -101,8 +107,9 @@ export class GrowingTar {
     this.#split.close();
   }
 
-  /** Takes the directories above that have not come. */
-  #takeAbove(path: string): void {
+  /** Takes the directories above that have not come: mostly none, as the file before was in the same one. */
+  #takeAbove(path: string, directory: string): void {
+    if (directory === this.#lastDirectory) return;
     for (let slash = path.indexOf('/'); slash > 0; slash = path.indexOf('/', slash + 1)) {
       const above = path.slice(0, slash);
       if (!this.#directories.has(above)) this.#take(above);
@@ -110,7 +117,7 @@ export class GrowingTar {
   }
 
   #take(path: string): void {
-    if (!this.#isNext(path)) return;
+    if (!this.#isNext(path, directoryOf(path))) return;
     const at = `${this.#root}/${path}`;
     const stat = statOf(at);
     if (stat === undefined || stat.isSocket()) return this.giveUp();
@@ -135,17 +142,18 @@ export class GrowingTar {
   }
 
   /** Notes a name. Returns false when nothing more is wanted. */
-  #isNext(path: string): boolean {
+  #isNext(path: string, directory: string): boolean {
     if (this.#isGivenUp) return false;
-    const directory = path.slice(0, Math.max(path.lastIndexOf('/'), 0));
     const names = this.#names.get(directory);
-    const place = path.replaceAll('/', '\0');
-    if (names === undefined || place <= this.#last) {
+    const last = this.#last;
+    const isBehind = directory === this.#lastDirectory ? path > last : sortable(path) > sortable(last);
+    if (names === undefined || !isBehind) {
       this.giveUp();
       return false;
     }
     this.#names.set(directory, names + 1);
-    this.#last = place;
+    this.#last = path;
+    this.#lastDirectory = directory;
     return true;
   }
 
@@ -158,6 +166,15 @@ export class GrowingTar {
     }
     return !this.#tar.isUnlikeTar;
   }
+}
+
+function directoryOf(path: string): string {
+  return path.slice(0, Math.max(path.lastIndexOf('/'), 0));
+}
+
+/** Returns a path in a form that sorts as the walk goes. */
+function sortable(path: string): string {
+  return path.replaceAll('/', '\0');
 }
 
 function isInherited(at: string): boolean {

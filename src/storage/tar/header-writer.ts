@@ -19,8 +19,11 @@ export interface EntryHeader {
 const MAX_7_DIGITS = 0o7777777;
 const MAX_11_DIGITS = 0o77777777777;
 
-/** Returns the header block of an entry, after its extended header if it needs one. */
-export function encodeHeader(entry: EntryHeader): Buffer {
+/**
+ * Returns the header block of an entry, after its extended header if it needs one.
+ * @param into memory for the block: what is returned is valid until it is used again.
+ */
+export function encodeHeader(entry: EntryHeader, into?: Buffer): Buffer {
   const records: Buffer[] = [];
   const record = (key: string, value: Buffer | string): void => void records.push(encodeRecord(key, value));
   // Sorted by the keys, so that equal entries give equal bytes.
@@ -31,7 +34,7 @@ export function encodeHeader(entry: EntryHeader): Buffer {
   if (!fitsText(entry.name)) record('path', entry.name);
   if (!fits11(entry.sizeBytes)) record('size', String(entry.sizeBytes));
   if (entry.uid > MAX_7_DIGITS) record('uid', String(entry.uid));
-  const main = encodeBlock(entry, entry.type);
+  const main = encodeBlock(entry, entry.type, into);
   if (records.length === 0) return main;
   const body = Buffer.concat(records);
   const base = entry.name.replace(/\/$/, '').replace(/^.*\//s, '');
@@ -51,33 +54,59 @@ export function padding(length: number): Buffer {
 export const END_OF_ARCHIVE = Buffer.alloc(2 * BLOCK_SIZE);
 const ZEROS = Buffer.alloc(BLOCK_SIZE);
 
-function encodeBlock(entry: Omit<EntryHeader, 'type'> & { readonly type: string }, type: string): Buffer {
-  const block = Buffer.alloc(BLOCK_SIZE);
-  block.write(entry.name.slice(0, 100), 0, 'latin1');
-  octal(block, 100, 8, entry.mode);
-  octal(block, 108, 8, entry.uid > MAX_7_DIGITS ? 0 : entry.uid);
-  octal(block, 116, 8, entry.gid > MAX_7_DIGITS ? 0 : entry.gid);
-  octal(block, 124, 12, fits11(entry.sizeBytes) ? entry.sizeBytes : 0);
-  octal(block, 136, 12, fits11(entry.mtimeSeconds) ? entry.mtimeSeconds : 0);
-  block.write(type, 156, 'latin1');
-  block.write((entry.linkName ?? '').slice(0, 100), 157, 'latin1');
-  block.write('ustar\u000000', 257, 'latin1');
-  octal(block, 329, 8, entry.deviceMajor ?? 0);
-  octal(block, 337, 8, entry.deviceMinor ?? 0);
-  block.fill(0x20, 148, 156);
-  let sum = 0;
-  // By index: an iterator takes several times as long, and a layer has many headers.
-  for (let at = 0; at < BLOCK_SIZE; at++) sum += block[at] ?? 0;
-  block.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
+/** Behind a link's name: the format and its version. */
+const FORMAT = 'ustar\u000000';
+/** The checksum counts itself as eight spaces. */
+const CHECKSUM_SUM = 8 * 0x20;
+
+/** The checksum is that of the bytes that are written, since all others are zeros: a layer has many headers. */
+function encodeBlock(
+  entry: Omit<EntryHeader, 'type'> & { readonly type: string },
+  type: string,
+  into?: Buffer,
+): Buffer {
+  const block = into?.fill(0) ?? Buffer.alloc(BLOCK_SIZE);
+  const sum =
+    CHECKSUM_SUM +
+    text(block, 0, 100, entry.name) +
+    octal(block, 100, 8, entry.mode) +
+    octal(block, 108, 8, entry.uid > MAX_7_DIGITS ? 0 : entry.uid) +
+    octal(block, 116, 8, entry.gid > MAX_7_DIGITS ? 0 : entry.gid) +
+    octal(block, 124, 12, fits11(entry.sizeBytes) ? entry.sizeBytes : 0) +
+    octal(block, 136, 12, fits11(entry.mtimeSeconds) ? entry.mtimeSeconds : 0) +
+    text(block, 156, 1, type) +
+    text(block, 157, 100, entry.linkName ?? '') +
+    text(block, 257, 8, FORMAT) +
+    octal(block, 329, 8, entry.deviceMajor ?? 0) +
+    octal(block, 337, 8, entry.deviceMinor ?? 0);
+  octal(block, 148, 7, sum);
+  block[155] = 0x20;
   return block;
 }
 
-function octal(block: Buffer, at: number, length: number, value: number): void {
+/** Writes as much of a byte string as there is room for, and returns the sum of the bytes. */
+function text(block: Buffer, at: number, room: number, bytes: string): number {
+  const length = Math.min(bytes.length, room);
+  let sum = 0;
+  for (let index = 0; index < length; index++) {
+    const byte = bytes.charCodeAt(index) & 0xff;
+    block[at + index] = byte;
+    sum += byte;
+  }
+  return sum;
+}
+
+/** Writes a number with a zero byte behind it, and returns the sum of the bytes. */
+function octal(block: Buffer, at: number, length: number, value: number): number {
   let rest = value;
-  for (let digit = at + length - 2; digit >= at; digit--) {
-    block[digit] = 0x30 + (rest % 8);
+  let sum = 0;
+  for (let place = at + length - 2; place >= at; place--) {
+    const digit = 0x30 + (rest % 8);
+    block[place] = digit;
+    sum += digit;
     rest = Math.floor(rest / 8);
   }
+  return sum;
 }
 
 function fits11(value: number): boolean {
