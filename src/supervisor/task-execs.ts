@@ -44,24 +44,22 @@ export class TaskExecs {
   }
 
   /** Runs a process; resolves when the runtime has returned. On failure nothing is left of it. */
-  run(id: string, execId: string, { process, stdio }: ExecProcess): Promise<{ pid: number }> {
+  async run(id: string, execId: string, { process, stdio }: ExecProcess): Promise<{ pid: number }> {
     const { cgroupMoves, exits, orEnded } = this.#options;
     const ref = { id, execId };
-    return cgroupMoves.during(async () => {
-      const exec: NewExec = { ...ref, ...stdio, spec: packOci('Process', process) };
-      const shim = await this.#options.shims.of(id);
-      await orEnded(id, this.#register(shim, exec));
-      exits.add(ref);
-      try {
-        const { pid } = await orEnded(id, this.#start(shim, ref));
-        if (shim !== undefined) void this.#hear(shim, ref, pid);
-        return { pid };
-      } catch (error) {
-        exits.remove(ref);
-        await this.delete(ref).catch(() => undefined);
-        throw error;
-      }
-    });
+    const exec: NewExec = { ...ref, ...stdio, spec: packOci('Process', process) };
+    const shim = await this.#options.shims.of(id);
+    await orEnded(id, this.#register(shim, exec));
+    exits.add(ref);
+    try {
+      const { pid } = await cgroupMoves.during(() => orEnded(id, this.#start(shim, ref)));
+      if (shim !== undefined) void this.#hear(shim, ref, pid);
+      return { pid };
+    } catch (error) {
+      exits.remove(ref);
+      await this.delete(ref).catch(() => undefined);
+      throw error;
+    }
   }
 
   /** Forgets a process that has ended, or was not started. */

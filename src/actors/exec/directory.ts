@@ -135,7 +135,8 @@ export class ExecDirectory {
     this.#views.set(id, record);
     this.#ios.set(id, { hub: new AttachHub(), stdio: undefined, stdin: undefined });
     this.#actors.spawn(id, record);
-    this.deps.emit(`exec_create: ${actionText(config.Cmd)}`, container, { execID: id });
+    // Behind the reply, which need not wait until a thread has been told to write the event.
+    queueMicrotask(() => this.deps.emit(`exec_create: ${actionText(config.Cmd)}`, container, { execID: id }));
     return record;
   }
 

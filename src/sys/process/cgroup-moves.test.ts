@@ -48,6 +48,9 @@ test('the moves of a long work end before it, and those of the next begin anew',
   const before = timers();
   for (const _ of [1, 2])
     await moves.during(async () => {
+      // They begin when the work has.
+      assert.equal(timers(), before);
+      await turn();
       assert.equal(timers(), before + 1);
       const end = Date.now() + DEADLINE_MS;
       while (timers() > before && Date.now() < end) await turn();

@@ -35,11 +35,13 @@ export class CgroupMoves {
   /** Runs work during which somebody moves a process; the move then does not have to wait. */
   async during<T>(work: () => Promise<T>): Promise<T> {
     this.#works++;
-    this.#left = MAX_MOVES;
-    this.#begin();
-    this.#timer ??= setInterval(() => this.#begin(), INTERVAL_MS);
     try {
-      return await work();
+      // The call to the runtime is under way while the move is given to another thread.
+      const working = work();
+      this.#left = MAX_MOVES;
+      this.#begin();
+      this.#timer ??= setInterval(() => this.#begin(), INTERVAL_MS);
+      return await working;
     } finally {
       if (--this.#works === 0) this.#pause();
     }
