@@ -56,6 +56,8 @@ export interface CacheMounts {
 export interface SourceDirectory extends CacheMount {
   /** A file for digests of the files in the directory. It is removed with it, and may be missing. */
   readonly digests: string;
+  /** @param sizeBytes bytes of its regular files: what is not known has to be counted. */
+  release(sizeBytes?: number): Promise<void>;
 }
 
 /** Files of clients, of which only those travel again that have changed. */

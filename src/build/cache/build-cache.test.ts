@@ -351,6 +351,18 @@ describe('directories', () => {
     );
   });
 
+  test('of clients have the size that is told, or are counted', async () => {
+    const source = { id: 'context', description: 'local source for context' };
+    const sizes = async (): Promise<number[]> => (await cache.usage()).map(({ size }) => size);
+    const told = await cache.openSource(source);
+    await writeFile(join(told.directory, 'file'), 'counted');
+    await told.release(3);
+    assert.deepEqual(await sizes(), [3]);
+    const counted = await cache.openSource(source);
+    await counted.release();
+    assert.deepEqual(await sizes(), ['counted'.length]);
+  });
+
   test('of clients take the digests of their files with them', async () => {
     const source = await cache.openSource({ id: 'context', description: 'local source for context' });
     await writeFile(source.digests, 'digests');

@@ -1,11 +1,13 @@
 /** Directories that builds write to: cache mounts, and the kept files of clients. They survive builds that fail. */
 import type { CacheUsage } from '../../ports/build.js';
-import type { CacheMount } from '../../ports/build-cache.js';
+import type { SourceDirectory } from '../../ports/build-cache.js';
 import { KeyedLock } from '../../storage/keyed-lock.js';
 import { DirectoryQueue, type Sharing } from './directory-queue.js';
 import type { DirectoryShelf } from './directory-shelf.js';
 import type { CacheEntry } from './record-index.js';
 import { newRecordId, type NewStoredRecord } from './stored-record.js';
+
+type OpenDirectory = Pick<SourceDirectory, 'directory' | 'release'>;
 
 export interface DirectoryOrder {
   readonly id: string;
@@ -59,7 +61,7 @@ export class CacheDirectories {
   }
 
   /** Opens a directory. @throws the signal's reason while it waits. */
-  open(order: DirectoryOrder, signal: AbortSignal): Promise<CacheMount> {
+  open(order: DirectoryOrder, signal: AbortSignal): Promise<OpenDirectory> {
     signal.throwIfAborted();
     const name = `${order.type}:${order.id}`;
     const opening = this.#lock
@@ -117,14 +119,17 @@ export class CacheDirectories {
     return entry;
   }
 
-  #mountOf(entry: CacheEntry): CacheMount {
+  #mountOf(entry: CacheEntry): OpenDirectory {
     let isOpen = true;
-    const release = (): Promise<void> => {
+    const release = (sizeBytes?: number): Promise<void> => {
       if (isOpen) {
         entry.lastUsedAt = Date.now();
+        // A count that is under way may have missed files.
+        const isKnown = sizeBytes !== undefined && !this.#measuring.has(entry);
+        if (isKnown) entry.sizeBytes = sizeBytes;
         this.#queue.end(entry);
         this.#deps.changed(entry);
-        this.#measure(entry);
+        if (!isKnown) this.#measure(entry);
       }
       isOpen = false;
       return Promise.resolve();
@@ -151,7 +156,7 @@ export class CacheDirectories {
 }
 
 /** A directory that comes after the abort is given back. */
-function unlessAborted(opening: Promise<CacheMount>, signal: AbortSignal): Promise<CacheMount> {
+function unlessAborted(opening: Promise<OpenDirectory>, signal: AbortSignal): Promise<OpenDirectory> {
   return new Promise((resolve, reject) => {
     const giveUp = (): void => reject(signal.reason as Error);
     signal.addEventListener('abort', giveUp, { once: true });

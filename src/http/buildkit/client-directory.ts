@@ -85,8 +85,8 @@ export class ClientDirectory {
     const { sharedKey } = session;
     const directory = await (sharedKey === '' ? contexts.passing() : contexts.keeping(`${name}\0${sharedKey}`, name));
     try {
-      await this.#receive(session, directory, selection, bytes);
-      return directory;
+      const sizeBytes = await this.#receive(session, directory, selection, bytes);
+      return { ...directory, release: () => directory.release(sizeBytes) };
     } catch (error) {
       // Files that have come so far shorten the next transfer: each one that is complete has its time.
       await directory.release();
@@ -104,7 +104,7 @@ export class ClientDirectory {
     directory: ReceivingDirectory,
     selection: Selection,
     bytes: CountBytes,
-  ): Promise<void> {
+  ): Promise<number> {
     const { signal } = this.#parts;
     const { writeFiles, noteDigests } = this.#parts.contexts.work;
     const { path: root, digests: path } = directory;
@@ -112,10 +112,10 @@ export class ClientDirectory {
       noteDigests: (records: readonly Uint8Array[]) => noteDigests({ path, root, records }),
     };
     // A client may send more than it has described, and without end.
-    await explained(() =>
+    return explained(() =>
       withinRoom(directory.path, signal, async (abort) => {
         const call = this.#open(session, selection, abort);
-        await receiveTree({ root, call, progress: { bytes }, writeFiles, ...keeping });
+        return receiveTree({ root, call, progress: { bytes }, writeFiles, ...keeping });
       }),
     );
   }

@@ -13,7 +13,8 @@ export interface ReceivingDirectory {
   readonly path: string;
   /** A file for digests of its files, when it is kept. */
   readonly digests?: string;
-  release(): Promise<void>;
+  /** @param sizeBytes bytes of its regular files, if they are known. */
+  release(sizeBytes?: number): Promise<void>;
 }
 
 /** The parts of the work that other threads do. */
@@ -46,7 +47,7 @@ export class ContextCache {
   async keeping(key: string, name: string): Promise<ReceivingDirectory> {
     const id = createHash('sha256').update(key).digest('hex');
     const kept = await this.#kept.openSource({ id, description: `local source for ${name}` });
-    return { path: kept.directory, digests: kept.digests, release: () => kept.release() };
+    return { path: kept.directory, digests: kept.digests, release: (sizeBytes) => kept.release(sizeBytes) };
   }
 
   /** Returns an empty directory, which is gone after its release. */

@@ -69,7 +69,7 @@ function newRoot(): string {
   return root;
 }
 
-const receive = (root: string, packets: readonly (Packet | Buffer)[], asked?: number[]): Promise<void> =>
+const receive = (root: string, packets: readonly (Packet | Buffer)[], asked?: number[]): Promise<number> =>
   receiveTree({
     root,
     call: client(packets, asked),
@@ -89,7 +89,8 @@ test('files, directories and links of both kinds come; what is the same does not
     stat('p', FIFO, { uid: 7, gid: 8 }),
     LAST,
   ];
-  await receive(root, [...listed, data(1, 'ab'), data(3, 'c'), data(1, ''), data(3, '')]);
+  const bytes = await receive(root, [...listed, data(1, 'ab'), data(3, 'c'), data(1, ''), data(3, '')]);
+  assert.equal(bytes, 3, 'a file with two names counts once');
   assert.equal(readFileSync(join(root, 'd/g'), 'utf8'), 'ab');
   assert.deepEqual(readdirSync(root).toSorted(), ['d', 'd-e', 'l', 'p']);
   const pipe = lstatSync(join(root, 'p'), { bigint: true });
@@ -97,8 +98,9 @@ test('files, directories and links of both kinds come; what is the same does not
   assert.deepEqual([pipe.isFIFO(), mode & 0o7777n, uid, gid, mtimeNs], [true, 0o4620n, 7n, 8n, 1_000_000_001n]);
 
   const asked: number[] = [];
-  const next = [stat('d', DIRECTORY), stat('d-e', FILE, { size: 1n }), stat('m', FILE, { size: 0n }), LAST];
-  await receive(root, [...next, data(2, '')], asked);
+  const next = [stat('d', DIRECTORY), stat('d-e', FILE, { size: 1n }), stat('m', FILE, { size: 9n }), LAST];
+  const left = await receive(root, [...next, data(2, 'four'), data(2, '')], asked);
+  assert.equal(left, 5, 'what has stayed and what has come, whatever its size was said to be');
   assert.deepEqual(asked, [2]);
   assert.deepEqual(readdirSync(root).toSorted(), ['d', 'd-e', 'm']);
   assert.deepEqual(readdirSync(join(root, 'd')), []);

@@ -58,12 +58,15 @@ interface Wanted {
   readonly stat: Stat;
 }
 
-/** @throws EngineError for what the client does wrong, for its own error, and for a disk that is full. */
-export async function receiveTree(order: ReceiveOrder): Promise<void> {
+/**
+ * Resolves with the bytes of the regular files that are in the tree now; one with several names counts once.
+ * @throws EngineError for what the client does wrong, for its own error, and for a disk that is full.
+ */
+export async function receiveTree(order: ReceiveOrder): Promise<number> {
   const { call } = order;
   const receiver = new TreeReceiver(order);
   try {
-    await receiver.run();
+    return await receiver.run();
   } catch (error) {
     call.cancel(isEngineError(error) ? error : undefined);
     throw error;
@@ -102,6 +105,8 @@ class TreeReceiver {
   #count = 0;
   #descriptionBytes = 0;
   #bytes = 0;
+  /** Bytes of the files that stay or have come: what is older and was not listed is removed. */
+  #treeBytes = 0;
   #isListed = false;
   #isFinished = false;
 
@@ -113,7 +118,7 @@ class TreeReceiver {
     this.#noteDigests = noteDigests;
   }
 
-  async run(): Promise<void> {
+  async run(): Promise<number> {
     await this.#noteOlder('');
     for await (const message of this.#call.messages()) {
       this.#bytes += message.length;
@@ -128,6 +133,7 @@ class TreeReceiver {
       if (asking) await asking;
     }
     if (!this.#isFinished) throw invalid('the client ended the transfer of files before its end');
+    return this.#treeBytes;
   }
 
   async close(): Promise<void> {
@@ -176,7 +182,10 @@ class TreeReceiver {
     if (kind === 'directory') return this.#directory(stat, path, older);
     if (kind === 'file' && stat.linkname === '') {
       this.#files.add(stat.path);
-      if (older !== undefined && isSameFile(older, stat)) return undefined;
+      if (older !== undefined && isSameFile(older, stat)) {
+        this.#treeBytes += Number(older.size);
+        return undefined;
+      }
     }
     if (older !== undefined || kind === 'symlink' || kind === 'fifo') return this.#replace(id, stat, path, older);
     this.#want(id, stat);
@@ -259,6 +268,7 @@ class TreeReceiver {
   #data({ id, data }: Pick<Packet, 'id' | 'data'>): Promise<void> | undefined {
     const file = this.#arriving.get(id);
     if (file === undefined) throw invalid(`invalid file request ${id}`);
+    this.#treeBytes += data.length;
     if (data.length > 0) return file.write(data);
     this.#arriving.delete(id);
     return this.#end(file);
