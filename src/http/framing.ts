@@ -15,8 +15,7 @@ export type FramingHead = Pick<RequestHead, 'getHeader' | 'forEach'>;
  * know. The library would choose one reading, and a proxy in front of this daemon may have chosen another and seen
  * other requests in the same bytes.
  */
-export function isKnownFraming(head: FramingHead): boolean {
-  const encoding = head.getHeader('transfer-encoding');
+export function isKnownFraming(head: FramingHead, encoding = head.getHeader('transfer-encoding')): boolean {
   if (encoding === '' && head.getHeader('content-length') === '') return true;
   let count = 0;
   head.forEach((name) => void (count += name === 'transfer-encoding' || name === 'content-length' ? 1 : 0));

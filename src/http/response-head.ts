@@ -18,6 +18,18 @@ export interface ReplyHead {
   readonly status: number;
   readonly name: string;
   readonly value: string;
+  /** Name and value as they are sent, for a head that many replies have: the library need not encode it each time. */
+  readonly encoded?: EncodedHead;
+}
+
+export interface EncodedHead {
+  readonly name: ArrayBuffer;
+  readonly value: ArrayBuffer;
+}
+
+interface KeptHeadLines {
+  readonly value: string;
+  readonly encoded: EncodedHead;
 }
 
 /** Makes the heads of the replies of one front, with what they have in common. */
@@ -28,7 +40,7 @@ export class ResponseHeads {
    * Rendered heads of headers that never change, by content type. Routes name the types, not clients, so the map stays
    * small.
    */
-  readonly #kept = new WeakMap<Headers, Map<string | undefined, string>>();
+  readonly #kept = new WeakMap<Headers, Map<string | undefined, KeptHeadLines>>();
 
   constructor(product: ProductIdentity) {
     this.#version = `Docker/${product.version} (linux)\r\nApi-Version: ${MAX_API_VERSION.text}\r\nOstype: linux`;
@@ -40,14 +52,16 @@ export class ResponseHeads {
    * @throws EngineError internal for a header that would break the head: a bug of a route.
    */
   render(status: number, contentType: string | undefined, headers: Headers = NONE): ReplyHead {
-    if (!Object.isFrozen(headers)) return { status, name: 'Server', value: this.#lines(contentType, headers) };
-    const kept = this.#kept.get(headers) ?? new Map<string | undefined, string>();
-    let value = kept.get(contentType);
-    if (value === undefined) {
-      value = this.#lines(contentType, headers);
-      this.#kept.set(headers, kept.set(contentType, value));
-    }
-    return { status, name: 'Server', value };
+    const kept = this.#kept.get(headers)?.get(contentType);
+    if (kept !== undefined) return { status, name: NAME, value: kept.value, encoded: kept.encoded };
+    const value = this.#lines(contentType, headers);
+    if (Object.isFrozen(headers)) this.#keep(headers, contentType, value);
+    return { status, name: NAME, value };
+  }
+
+  #keep(headers: Headers, contentType: string | undefined, value: string): void {
+    const byType = this.#kept.get(headers) ?? new Map<string | undefined, KeptHeadLines>();
+    this.#kept.set(headers, byType.set(contentType, { value, encoded: { name: ENCODED_NAME, value: encode(value) } }));
   }
 
   /**
@@ -57,7 +71,7 @@ export class ResponseHeads {
   renderRefusedVersion(contentType: string, headers: Headers): ReplyHead {
     return {
       status: 400,
-      name: 'Server',
+      name: NAME,
       value: `${this.#version}\r\nContent-Type: ${contentType}${headerLines(headers)}`,
     };
   }
@@ -68,7 +82,16 @@ export class ResponseHeads {
   }
 }
 
+/** The first header of all heads that are rendered here. */
+const NAME = 'Server';
+const ENCODED_NAME = encode(NAME);
+
 const NONE: Headers = Object.freeze({});
+
+/** Returns memory of its own; that of Node's buffers is shared. */
+function encode(text: string): ArrayBuffer {
+  return Uint8Array.from(Buffer.from(text)).buffer;
+}
 
 /** Renders header lines, each after a line end. */
 function headerLines(headers: Headers): string {

@@ -240,12 +240,14 @@ export class UwsConnection implements Transport, Parkable {
     const wasUnreadable = this.#isUnreadable;
     // The library takes trailers for a next request and does not check line ends in chunks. Where the client asks for
     // the end, it knows one spelling only.
-    this.#isUnreadable ||= req.getHeader('transfer-encoding') !== '' || asksToClose(req);
-    this.#mayStillSend = hasBody(req) && !this.#isHead && this.#closing;
+    const encoding = req.getHeader('transfer-encoding');
+    this.#isUnreadable ||= encoding !== '' || asksToClose(req);
+    // Nearly no request ends its connection, so its length is not asked for here.
+    this.#mayStillSend = this.#closing && !this.#isHead && hasBody(req);
     if (wasUnreadable) {
       // The close waits, so that the replies to earlier requests leave the library's buffer first.
       onNextPoll(() => void (this.#res === res && res.close()));
-    } else if (!isKnownFraming(req)) {
+    } else if (!isKnownFraming(req, encoding)) {
       this.#isUnreadable = true;
       this.#mayStillSend = false;
       this.#writeReply(res, UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE), true);

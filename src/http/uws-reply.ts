@@ -5,7 +5,8 @@ import type { HttpResponse } from './uws.js';
 /** Sends status and headers, which come before the body. */
 export function writeHead(res: HttpResponse, head: ReplyHead): void {
   if (head.status !== 200) res.writeStatus(statusLine(head.status));
-  res.writeHeader(head.name, head.value);
+  const { name, value } = head.encoded ?? head;
+  res.writeHeader(name, value);
 }
 
 /** About how many bytes the head of a reply has, with what the library adds; not less. */
