@@ -27,6 +27,9 @@ export class BodyReceiver {
   /** Gets the frames, one right behind the other. */
   readonly #frames = Buffer.allocUnsafeSlow(MOST_FRAMES * MOST_FRAME_BYTES);
   readonly #framesAddress = Number(libc.addressOf(this.#frames));
+  /** The memory of the last call, and its address. */
+  #memory: ArrayBufferLike | undefined;
+  #memoryAddress = 0;
   /** So they look when all chunks are like this one. */
   #expected = Buffer.alloc(0);
   #expectedNext: NextChunk | undefined;
@@ -61,7 +64,7 @@ export class BodyReceiver {
     const parts = this.#parts;
     const frameBytes = next.frame.length;
     const firstBytes = framing.chunkRest;
-    let address = Number(libc.addressOf(into));
+    let address = this.#addressOf(into);
     let frameAddress = this.#framesAddress;
     let room = Math.min(into.length, MOST_BYTES);
     parts.clear();
@@ -87,6 +90,15 @@ export class BodyReceiver {
       return firstBytes + this.#sort(framing, next, into.subarray(firstBytes), others);
     framing.passChunk(lastBytes);
     return count - frames * frameBytes;
+  }
+
+  /** To ask for the address of a buffer costs more than the rest of a call. */
+  #addressOf({ buffer, byteOffset }: Buffer): number {
+    if (buffer !== this.#memory) {
+      this.#memory = buffer;
+      this.#memoryAddress = Number(libc.addressOf(new Uint8Array(buffer)));
+    }
+    return this.#memoryAddress + byteOffset;
   }
 
   #areExpected(next: NextChunk, frames: number): boolean {

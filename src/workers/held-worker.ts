@@ -20,6 +20,8 @@ declare const ENGINED_THREAD: string;
 /** A thread has 10 MB. So many are spare at most, for so long. */
 const MOST_SPARE = 2;
 const SPARE_MS = 5000;
+/** One of them stays longer, with its warm code: who copies again after a moment does not wait for a start. */
+const ONE_SPARE_MS = 60_000;
 /** Where piscina counts the tasks that a thread was given, and those that it has answered. */
 const [REQUESTS, RESPONSES] = [0, 1] as const;
 
@@ -69,7 +71,7 @@ class HeldThread extends NodeWorker {
     // Those of other events are Node's own.
     for (const event of ['message', 'error', 'exit']) this.removeAllListeners(event);
     this.#watch();
-    this.#expiry = setTimeout(() => void this.#end(), SPARE_MS).unref();
+    this.#expiry = setTimeout(() => void this.#end(), spare.length === 0 ? ONE_SPARE_MS : SPARE_MS).unref();
     spare.push(this);
     return Promise.resolve(0);
   }

@@ -19,6 +19,7 @@ import type { Digest } from '../ports/storage.js';
 import type { PartialPlace } from '../registry/partial-blobs.js';
 import { readRecord, recordText } from '../storage/record-store.js';
 import { temporaryPath } from '../sys/files/durable-file.js';
+import { SpaceAhead } from '../sys/files/space-ahead.js';
 
 /** A server identifies the version of its blob so (RFC 9110, section 13.1.5). */
 export interface Validator {
@@ -41,6 +42,8 @@ export class PartialFile {
   #validator: Validator | undefined;
   /** Bytes that an earlier transfer left. */
   readonly resumedBytes: number;
+  readonly #space: SpaceAhead;
+  #bytes: number;
 
   private constructor(
     place: PartialPlace,
@@ -53,6 +56,8 @@ export class PartialFile {
     this.#fd = fd;
     this.resumedBytes = record ? Math.min(fstatSync(fd).size, blob.sizeBytes) : 0;
     ftruncateSync(fd, this.resumedBytes);
+    this.#space = new SpaceAhead(fd, blob.sizeBytes);
+    this.#bytes = this.resumedBytes;
     this.#validator = record?.validator ?? undefined;
     this.#note();
   }
@@ -111,7 +116,9 @@ export class PartialFile {
   append(chunk: Buffer): void {
     if (this.#fd === undefined) return;
     try {
+      this.#space.willWrite(this.#bytes, this.#bytes + chunk.length);
       for (let at = 0; at < chunk.length;) at += writeSync(this.#fd, chunk, at);
+      this.#bytes += chunk.length;
     } catch {
       this.close();
       rmSync(this.#place.path, { force: true });
@@ -119,7 +126,9 @@ export class PartialFile {
   }
 
   close(): void {
-    if (this.#fd !== undefined) closeSync(this.#fd);
+    if (this.#fd === undefined) return;
+    this.#space.giveBack();
+    closeSync(this.#fd);
     this.#fd = undefined;
   }
 

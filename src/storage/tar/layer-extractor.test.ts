@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { lstatSync, mkdirSync, readdirSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { describeTree } from '../../../test/support/describe-tree.js';
@@ -56,6 +56,29 @@ for (const format of ['gnu', 'oldgnu', 'pax', 'v7', 'ustar']) {
     }
   });
 }
+
+test('a large file has its bytes, whatever portions they come in, and takes no more room', () => {
+  const large = Buffer.alloc(5 * 1024 * 1024, 'content of a large file ');
+  const tar = tarOf([
+    { path: 'large', content: large },
+    { path: 'larger', content: Buffer.concat([large, large, Buffer.from('end')]) },
+    { path: 'small', content: 'abc' },
+  ]);
+  for (const chunkBytes of [64 * 1024, 1 << 20, 1 << 26]) {
+    const layer = unpacking.unpack(tar, { chunkBytes });
+    for (const [name, copies, end] of [
+      ['large', 1, ''],
+      ['larger', 2, 'end'],
+    ] as const) {
+      const path = join(layer.diffDir, name);
+      const expected = Buffer.concat([...Array.from({ length: copies }, () => large), Buffer.from(end)]);
+      assert.ok(readFileSync(path).equals(expected));
+      const { blocks } = lstatSync(path);
+      assert.ok(blocks * 512 <= expected.length + 64 * 1024, `${blocks} blocks`);
+    }
+    assertComesBack(layer, tar);
+  }
+});
 
 test('the end of an archive may be missing, short, long or followed by anything', () => {
   const tar = tarOf([{ path: 'a', content: 'abc' }]);

@@ -7,6 +7,7 @@ import { internal, invalid } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
 import { hostOwner, ownerOnHost, rootOwner } from '../../sys/users/id-maps.js';
 import { setOpenFileTimes } from '../../sys/files/inode.js';
+import { isLarge, SpaceAhead } from '../../sys/files/space-ahead.js';
 import { toText } from '../byte-path.js';
 import { withCapabilityRoot } from '../file-capabilities.js';
 import { storageError } from '../storage-error.js';
@@ -54,6 +55,9 @@ export class LayerExtractor implements TarSink {
   #header: TarHeader = emptyHeader();
   /** The file being written. */
   #fd = -1;
+  /** Bytes that the file under way has so far, and what asks for its space if it is large. */
+  #fileBytes = 0;
+  #space: SpaceAhead | undefined;
   #path = '';
   /** Modes that a new file is asked for, and whether it has them then: the umask and access lists may be in the way. */
   readonly #modes = new Map<number, boolean>();
@@ -125,6 +129,9 @@ export class LayerExtractor implements TarSink {
   }
 
   content(chunk: Buffer, start: number, end: number): void {
+    const from = this.#fileBytes;
+    this.#fileBytes += end - start;
+    this.#space?.willWrite(from, this.#fileBytes);
     writeAll(this.#fd, chunk, start, end);
   }
 
@@ -204,6 +211,8 @@ export class LayerExtractor implements TarSink {
     });
     const { sizeBytes } = this.#header;
     this.#sizeBytes += sizeBytes;
+    this.#fileBytes = 0;
+    this.#space = isLarge(sizeBytes) ? new SpaceAhead(this.#fd, sizeBytes) : undefined;
     if (sizeBytes > 0) this.#split.file(this.#path, sizeBytes);
   }
 

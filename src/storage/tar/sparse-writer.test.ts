@@ -10,9 +10,9 @@ after(() => rmSync(temp, { recursive: true }));
 
 const KIB = 1024;
 
-function write(content: Buffer, portions: readonly number[]): string {
+function write(content: Buffer, portions: readonly number[], sizeBytes = content.length): string {
   const path = join(temp, String(Math.random()));
-  const writer = new SparseWriter(openSync(path, 'wx'));
+  const writer = new SparseWriter(openSync(path, 'wx'), sizeBytes);
   let at = 0;
   for (let index = 0; at < content.length; index++) {
     const end = Math.min(content.length, at + (portions[index % portions.length] ?? 1));
@@ -20,7 +20,7 @@ function write(content: Buffer, portions: readonly number[]): string {
     writer.write(Buffer.concat([Buffer.from('head'), content.subarray(at, end), Buffer.from('tail')]), 4, 4 + end - at);
     at = end;
   }
-  writer.finish();
+  if (sizeBytes === content.length) writer.finish();
   writer.close();
   return path;
 }
@@ -52,4 +52,31 @@ test('zeros take no room on the disk, data does', () => {
   const { size, blocks } = statSync(write(content, [300_000]));
   assert.equal(size, content.length);
   assert.ok(blocks * 512 >= 64 * KIB && blocks * 512 < 1024 * KIB, `${blocks} blocks`);
+});
+
+test('a large file has its bytes, and no more room than they take', () => {
+  const data = Buffer.alloc(20 * KIB * KIB, 'data');
+  for (const content of [data, Buffer.concat([data, Buffer.alloc(3 * KIB * KIB)])]) {
+    const path = write(content, [256 * KIB]);
+    assert.ok(readFileSync(path).equals(content));
+    const { blocks } = statSync(path);
+    assert.ok(blocks * 512 <= data.length + 64 * KIB, `${blocks} blocks`);
+  }
+});
+
+test('a file whose rest never comes has no more room than what came', () => {
+  const content = Buffer.alloc(3 * KIB * KIB, 'data');
+  const path = write(content, [256 * KIB], 64 * KIB * KIB);
+  assert.ok(readFileSync(path).equals(content));
+  const { blocks } = statSync(path);
+  assert.ok(blocks * 512 <= content.length + 64 * KIB, `${blocks} blocks`);
+});
+
+test('data between holes takes no more room than its bytes', () => {
+  const piece = Buffer.concat([Buffer.alloc(512 * KIB, 'data'), Buffer.alloc(1536 * KIB)]);
+  const content = Buffer.concat(Array.from({ length: 8 }, () => piece));
+  const path = write(content, [64 * KIB]);
+  assert.ok(readFileSync(path).equals(content));
+  const { blocks } = statSync(path);
+  assert.ok(blocks * 512 <= 8 * 512 * KIB + 64 * KIB, `${blocks} blocks`);
 });

@@ -1,5 +1,6 @@
 /** Writes a file front to back and leaves holes where it is zero. Synchronous, for worker threads. */
 import { closeSync, ftruncateSync, writeSync } from 'node:fs';
+import { SpaceAhead } from '../../sys/files/space-ahead.js';
 
 /** Zeros are looked for in pieces of this size, because a hole is made of whole blocks of the file system. */
 const BLOCK_BYTES = 64 * 1024;
@@ -9,8 +10,18 @@ export class SparseWriter {
   #at = 0;
   #writtenTo = 0;
 
-  /** @param fd an empty file, which belongs to the writer from now on. */
-  constructor(readonly fd: number) {}
+  readonly #space: SpaceAhead;
+
+  /**
+   * @param fd an empty file, which belongs to the writer from now on.
+   * @param sizeBytes as many bytes are to come.
+   */
+  constructor(
+    readonly fd: number,
+    sizeBytes: number,
+  ) {
+    this.#space = new SpaceAhead(fd, sizeBytes);
+  }
 
   write(chunk: Buffer, start: number, end: number): void {
     let from = start;
@@ -35,10 +46,13 @@ export class SparseWriter {
 
   /** Gives the file its whole length. */
   finish(): void {
-    if (this.#at > this.#writtenTo) ftruncateSync(this.fd, this.#at);
+    if (this.#at === this.#writtenTo) return;
+    this.#space.giveBack();
+    ftruncateSync(this.fd, this.#at);
   }
 
   close(): void {
+    this.#space.giveBack();
     closeSync(this.fd);
   }
 
@@ -56,6 +70,7 @@ export class SparseWriter {
 
   #put(chunk: Buffer, from: number, to: number): void {
     for (let at = from; at < to;) {
+      this.#space.willWrite(this.#at, this.#at + to - at);
       const count = writeSync(this.fd, chunk, at, to - at, this.#at);
       at += count;
       this.#at += count;

@@ -152,7 +152,10 @@ export class TreeExtractor implements TarSink {
     this.#at = at;
     if (isDirectory) this.#makeDirectory(at, name);
     else if (isFileEntry(header))
-      this.#file = new SparseWriter(this.#create(() => openSync(fsPath(at), CREATE, 0o600)));
+      this.#file = new SparseWriter(
+        this.#create(() => openSync(fsPath(at), CREATE, 0o600)),
+        header.sizeBytes,
+      );
     else this.#makeOther(at);
     return this.#file !== undefined;
   }
