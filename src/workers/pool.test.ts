@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -22,6 +32,16 @@ test('tasks run in threads and give their result', async () => {
   assert.equal(await pool.run('tree-size', { path: dir }), 7);
   await pool.run('remove-trees', { paths: [dir] });
   assert.equal(existsSync(dir), false);
+});
+
+test("a thread has no copy of V8's built-in functions", async () => {
+  const copies = (): number =>
+    readFileSync('/proc/self/smaps', 'latin1').match(new RegExp(` r-xp .* ${process.execPath}$`, 'gm'))?.length ?? 0;
+  const threads = createWorkerPool({ maxThreads: 1 });
+  const before = copies();
+  await threads.run('tree-size', { path: '/proc/self/net' });
+  assert.equal(copies(), before);
+  await threads.close();
 });
 
 test('an error of a task keeps its code across the thread', async () => {

@@ -50,6 +50,8 @@ const IDLE_MS = typeof ENGINED_THREAD === 'string' ? 100 : 5000;
 
 /** Tasks keep little alive: Node's default for young objects would be half the memory of a thread. */
 const YOUNG_GENERATION_MB = 2;
+/** More than any task keeps. V8 maps its built-in functions again, 1 MiB, for a thread whose heap may have 2 GiB. */
+const OLD_GENERATION_MB = 1900;
 
 /** Makes a pool without threads; they start with the first tasks and end when they are idle. */
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
@@ -145,7 +147,7 @@ function startThreads({ maxThreads, tasksPerThread = 1, idleTimeoutMs = IDLE_MS 
     minThreads: 0,
     maxThreads,
     concurrentTasksPerWorker: tasksPerThread,
-    resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MB },
+    resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MB, maxOldGenerationSizeMb: OLD_GENERATION_MB },
     idleTimeout: idleTimeoutMs,
     // A thread that waits in Atomics.wait could not finish closing its sockets.
     atomics: 'disabled',

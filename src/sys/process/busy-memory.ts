@@ -2,21 +2,27 @@
  * Keeps the process small while its worker threads are busy: threads, tasks and collections touch parts of the program
  * that nothing needs for the rest of a transfer.
  */
+import { trimHeaps } from './memory.js';
 import { releaseProgramPages } from './program-pages.js';
-import { residentBytes } from './resident-bytes.js';
+import { type ResidentBytes, residentBytes } from './resident-bytes.js';
 
-const LOOK_MS = 100;
-/** So much must have been mapped since the last release. */
-const WORTHWHILE_BYTES = 6 << 20;
+const LOOK_MS = 50;
+/** So much must have been mapped, or added to the process's own memory, since the last release of it. */
+const WORTHWHILE_BYTES = 4 << 20;
+const WORTHWHILE_OWN_BYTES = 6 << 20;
+/** Pages that are mapped again soon after a release, but for so many bytes, are needed: no other one is worth it. */
+const REGAINED_BYTES = 2 << 20;
 
 /**
  * Processor time of the process between two releases: each costs some milliseconds, since what is still needed is
  * mapped again. A process that gets little of the processors shall not use it for that.
  */
-const INTERVAL_MS = 150;
+const INTERVAL_MS = 50;
 
-/** Bytes that were mapped after the last release. */
-let keptBytes = 0;
+/** The process's memory after the last releases. */
+let kept: ResidentBytes = { own: 0, mapped: 0 };
+/** Bytes that were mapped before the last release, until it is known what that has brought. */
+let releasedFrom = Infinity;
 /** Processor time of the process up to the last release. */
 let releasedAtMs = -INTERVAL_MS;
 let running = 0;
@@ -45,12 +51,24 @@ async function look(): Promise<void> {
   const { user, system } = process.cpuUsage();
   const usedMs = (user + system) / 1000;
   if (usedMs - releasedAtMs < INTERVAL_MS) return;
-  const { mapped } = await residentBytes();
-  keptBytes = Math.min(keptBytes, mapped);
-  if (mapped < keptBytes + WORTHWHILE_BYTES) return;
+  const now = await residentBytes();
+  const isNeeded = now.mapped > releasedFrom - REGAINED_BYTES;
+  releasedFrom = Infinity;
+  kept = {
+    own: Math.min(kept.own, now.own),
+    mapped: isNeeded ? now.mapped : Math.min(kept.mapped, now.mapped),
+  };
+  const isTooMuch = now.mapped > kept.mapped + WORTHWHILE_BYTES;
+  const isOwnTooMuch = now.own > kept.own + WORTHWHILE_OWN_BYTES;
+  if (!isTooMuch && !isOwnTooMuch) return;
   releasedAtMs = usedMs;
-  await releaseProgramPages();
-  keptBytes = (await residentBytes()).mapped;
+  if (isOwnTooMuch) trimHeaps();
+  if (isTooMuch) {
+    releasedFrom = now.mapped;
+    await releaseProgramPages();
+  }
+  const { own, mapped } = await residentBytes();
+  kept = { own: isOwnTooMuch ? own : kept.own, mapped: isTooMuch ? mapped : kept.mapped };
 }
 
 /** Without free descriptors nothing can be read. Nothing is lost: the next look comes soon. */

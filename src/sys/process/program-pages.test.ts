@@ -68,6 +68,21 @@ test('so it is in the real program, which has such a copy for each thread', asyn
   for (const copy of copies) assert.ok(!found.some(({ start }) => Number(start) === copy.start), lines.join('\n'));
 });
 
+test('libraries are let go of as well, where nobody may write to them', async () => {
+  const smaps = await readFile('/proc/self/smaps', 'latin1');
+  const found = new Set((await programMappings()).map(({ start }) => start));
+  const released = [...smaps.matchAll(/^(\w+)-\S+ (\S+) \S+ \S+ \S+ +(\/.*)$/gm)]
+    .map(([, start = '', access = '', path = '']) => ({ start: BigInt(`0x${start}`), access, path }))
+    .filter(({ start }) => found.has(start));
+  const paths = new Set(released.map(({ path }) => path).filter((path) => path !== process.execPath));
+  assert.ok([...paths].some((path) => path.endsWith('/koffi.node')));
+  for (const path of paths) assert.match(path, /\.so(?:\.\d+)*$|\.node$/);
+  assert.deepEqual(
+    released.filter(({ access }) => access.includes('w')),
+    [],
+  );
+});
+
 test('the program goes on with fewer pages', async () => {
   await mapProgram();
   const before = await residentFileKiB();
