@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Metadata, status as Status, type ServiceError } from '@grpc/grpc-js';
-import { fromGrpc } from './grpc-error.js';
+import { fromGrpc, fromShim } from './grpc-error.js';
 
 function serviceError(code: Status, details: string): ServiceError {
   return Object.assign(new Error(`${code}: ${details}`), { code, details, metadata: new Metadata() });
@@ -13,6 +13,14 @@ test('a runtime failure keeps its text without the class, and is marked', () => 
   assert.equal(error.kind, 'internal');
   assert.equal(error.message, text);
   assert.deepEqual(error.details, { method: 'Create', grpcCode: 2, runtimeError: true });
+});
+
+test('the last words of a text stay when they are not its class', () => {
+  const text = 'OCI runtime create failed: error during container init: sethostname: invalid argument';
+  for (const details of [text, `${text}: unknown`])
+    assert.equal(fromGrpc(serviceError(Status.UNKNOWN, details), 'Create').message, text);
+  assert.equal(fromShim({ code: Status.UNKNOWN, message: text }, 'Create').message, text);
+  assert.equal(fromShim({ code: Status.INVALID_ARGUMENT, message: 'x: invalid argument' }, 'Create').message, 'x');
 });
 
 test('statuses become kinds', () => {

@@ -36,8 +36,21 @@ const UNKNOWN: number = Status.UNKNOWN;
 /** All texts of a runtime have this; they may quote anything that a client has sent. */
 const runtimeMark = 'OCI runtime';
 
-// containerd appends the class of an error to its text; the class is in our `kind` already.
-const classSuffix = /: (?:unknown|not found|already exists|failed precondition|unavailable|invalid argument)$/;
+// containerd appends the class of an error to its text; the class is in our `kind` already. The text itself may end in
+// the same words, which the system has for an error of its own.
+const classes: Readonly<Record<number, string>> = {
+  [Status.UNKNOWN]: 'unknown',
+  [Status.NOT_FOUND]: 'not found',
+  [Status.ALREADY_EXISTS]: 'already exists',
+  [Status.FAILED_PRECONDITION]: 'failed precondition',
+  [Status.UNAVAILABLE]: 'unavailable',
+  [Status.INVALID_ARGUMENT]: 'invalid argument',
+};
+
+function withoutClass(text: string, code: number): string {
+  const suffix = `: ${classes[code]}`;
+  return text.endsWith(suffix) ? text.slice(0, -suffix.length) : text;
+}
 
 /**
  * The EngineError for a failed call. The text is containerd's or the runtime's own, without the class that containerd
@@ -46,13 +59,12 @@ const classSuffix = /: (?:unknown|not found|already exists|failed precondition|u
  */
 export function fromGrpc(error: unknown, method: string): EngineError {
   if (!isServiceError(error)) return internal(`${method}: ${messageOf(error)}`, { cause: error });
-  const text = error.details.replace(classSuffix, '');
-  return fromStatus({ code: error.code, text, method, cause: error });
+  return fromStatus({ code: error.code, text: withoutClass(error.details, error.code), method, cause: error });
 }
 
 /** Does the same for a status that a shim has told itself. Its codes are those of gRPC. */
 export function fromShim({ code, message }: { code: number; message: string }, method: string): EngineError {
-  return fromStatus({ code, text: message.replace(classSuffix, ''), method });
+  return fromStatus({ code, text: withoutClass(message, code), method });
 }
 
 /** The EngineError for a call to a shim whose connection has broken. */
