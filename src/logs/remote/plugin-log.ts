@@ -89,10 +89,10 @@ async function replacePipe(plugin: LogPlugin, pipe: Pipe, info: LogInfo, signal:
   }
 }
 
-/** While a plugin is disabled its directory is gone. */
+/** While a plugin is disabled, or was not started again yet, its directory is gone. */
 function isAway(error: unknown): boolean {
-  if (isEngineError(error)) return ['unavailable', 'deadline', 'conflict'].includes(error.kind);
-  return (error as NodeJS.ErrnoException).code === 'ENOENT';
+  if ((error as NodeJS.ErrnoException).code === 'ENOENT') return true;
+  return isEngineError(error) && ['unavailable', 'deadline', 'conflict'].includes(error.kind);
 }
 
 function writerOf(fd: number): Socket {
