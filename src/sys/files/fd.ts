@@ -139,9 +139,15 @@ export class Parts {
   }
 }
 
+/** A struct pollfd for all calls: C can have the address of a new array only when it gets memory of its own. */
+const polled = new Int16Array(4);
+
 /** Waits until a descriptor can be read, or has failed, for so long at most. */
 export function awaitReadable(fd: number, milliseconds: number): boolean {
-  return poll(Int16Array.of(fd, fd >> 16, POLLIN, 0), 1, milliseconds) > 0;
+  polled[0] = fd;
+  polled[1] = fd >> 16;
+  polled[2] = POLLIN;
+  return poll(polled, 1, milliseconds) > 0;
 }
 
 /** Sends what a socket takes without waiting. @returns how many bytes. @throws EngineError code EPIPE, ECONNRESET. */
