@@ -21,7 +21,7 @@ declare const ENGINED_THREAD: string;
 const MOST_SPARE = 2;
 const SPARE_MS = 5000;
 /** One of them stays longer, with its warm code: who copies again after a moment does not wait for a start. */
-const ONE_SPARE_MS = 60_000;
+const ONE_SPARE_MS = 20_000;
 /** Where piscina counts the tasks that a thread was given, and those that it has answered. */
 const [REQUESTS, RESPONSES] = [0, 1] as const;
 

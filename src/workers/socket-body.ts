@@ -52,6 +52,12 @@ export async function* readSocketBody(body: SocketBody, memory: PieceMemory = on
       const count = receiver.receive(buffer.subarray(filledBytes));
       if (count === undefined) {
         if (memory.maySleep && turn.waitFor(body.fd)) continue;
+        // Files of a client that pauses have what it has sent.
+        if (memory.maySleep && filledBytes > 0) {
+          yield buffer.subarray(0, filledBytes);
+          filledBytes = 0;
+          buffer = memory.next();
+        }
         const readable = new Promise<void>((resolve) => (wake = resolve));
         watch.resume();
         await readable;

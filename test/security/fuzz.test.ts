@@ -66,7 +66,6 @@ test(`${CASES} malformed requests leave the daemon as it was`, async () => {
   await waitFor(
     () => `descriptors to be back at ${fds}; there are ${descriptors()}`,
     () => descriptors() <= fds + 2,
-    30_000,
   );
   await waitFor(
     () => `memory to be back at ${memory}; it is ${residentBytes()}`,
