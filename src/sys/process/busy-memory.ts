@@ -10,8 +10,13 @@ const LOOK_MS = 50;
 /** So much must have been mapped, or added to the process's own memory, since the last release of it. */
 const WORTHWHILE_BYTES = 4 << 20;
 const WORTHWHILE_OWN_BYTES = 6 << 20;
-/** Pages that are mapped again soon after a release, but for so many bytes, are needed: no other one is worth it. */
+/** Pages that are mapped again soon after a release, but for so many bytes, are needed: no other is worth it yet. */
 const REGAINED_BYTES = 2 << 20;
+/**
+ * Processor time of the process for which that holds. What mapped them may have been the start of other work, or a
+ * compilation, so it is tried again.
+ */
+const NEEDED_MS = 1000;
 
 /**
  * Processor time of the process between two releases: each costs some milliseconds, since what is still needed is
@@ -19,22 +24,26 @@ const REGAINED_BYTES = 2 << 20;
  */
 const INTERVAL_MS = 50;
 
-/** The process's memory after the last releases. */
+/** The process's memory after the last releases, or less. */
 let kept: ResidentBytes = { own: 0, mapped: 0 };
 /** Bytes that were mapped before the last release, until it is known what that has brought. */
 let releasedFrom = Infinity;
+/** So many mapped bytes are needed, until the process has used so much processor time. */
+let needed = { mapped: 0, untilMs: 0 };
 /** Processor time of the process up to the last release. */
 let releasedAtMs = -INTERVAL_MS;
 let running = 0;
+let isLooking = false;
 let timer: NodeJS.Timeout | undefined;
 
 /** Runs `work`. As long as it takes, and any other like it, memory is looked at. */
 export async function lookedAfter<T>(work: () => Promise<T>): Promise<T> {
   running += 1;
   if (timer === undefined) {
-    timer = setInterval(() => void look().catch(ignore), LOOK_MS).unref();
-    // The start of the daemon, or other work, may have mapped much.
-    void look().catch(ignore);
+    timer = setInterval(() => void look(), LOOK_MS).unref();
+    // The start of the daemon, or other work, may have mapped much, which says nothing about an earlier release.
+    releasedFrom = Infinity;
+    void look();
   }
   try {
     return await work();
@@ -48,17 +57,27 @@ export async function lookedAfter<T>(work: () => Promise<T>): Promise<T> {
 }
 
 async function look(): Promise<void> {
+  if (isLooking) return;
+  isLooking = true;
+  try {
+    await releaseIfMuch();
+  } catch {
+    // Without free descriptors nothing can be read. Nothing is lost: the next look comes soon.
+  } finally {
+    isLooking = false;
+  }
+}
+
+async function releaseIfMuch(): Promise<void> {
   const { user, system } = process.cpuUsage();
   const usedMs = (user + system) / 1000;
   if (usedMs - releasedAtMs < INTERVAL_MS) return;
   const now = await residentBytes();
-  const isNeeded = now.mapped > releasedFrom - REGAINED_BYTES;
+  if (now.mapped > releasedFrom - REGAINED_BYTES) needed = { mapped: now.mapped, untilMs: usedMs + NEEDED_MS };
   releasedFrom = Infinity;
-  kept = {
-    own: Math.min(kept.own, now.own),
-    mapped: isNeeded ? now.mapped : Math.min(kept.mapped, now.mapped),
-  };
-  const isTooMuch = now.mapped > kept.mapped + WORTHWHILE_BYTES;
+  kept = { own: Math.min(kept.own, now.own), mapped: Math.min(kept.mapped, now.mapped) };
+  const level = usedMs < needed.untilMs ? Math.max(kept.mapped, needed.mapped) : kept.mapped;
+  const isTooMuch = now.mapped > level + WORTHWHILE_BYTES;
   const isOwnTooMuch = now.own > kept.own + WORTHWHILE_OWN_BYTES;
   if (!isTooMuch && !isOwnTooMuch) return;
   releasedAtMs = usedMs;
@@ -70,6 +89,3 @@ async function look(): Promise<void> {
   const { own, mapped } = await residentBytes();
   kept = { own: isOwnTooMuch ? own : kept.own, mapped: isTooMuch ? mapped : kept.mapped };
 }
-
-/** Without free descriptors nothing can be read. Nothing is lost: the next look comes soon. */
-function ignore(): void {}
