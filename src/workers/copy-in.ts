@@ -1,5 +1,6 @@
 /** Task: unpacks a tar, compressed or not, into a directory of a container while its bytes arrive. */
 import { closeSync, fstatSync, openSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
 import { invalid } from '../errors/engine-error.js';
 import type { ContainerView, WriteOptions, Written } from '../ports/archives.js';
@@ -10,6 +11,7 @@ import { withView } from '../storage/tasks/container-view.js';
 import { beginsTar, BLOCK_SIZE } from '../storage/tar/header.js';
 import { TreeExtractor, type TreeExtractorOptions } from '../storage/tar/tree-extractor.js';
 import { closeFd } from '../sys/files/fd.js';
+import { gainsBySpace } from '../sys/files/space-ahead.js';
 import { openInRoot } from '../sys/files/open-in-root.js';
 import { makeFilesAs } from '../sys/users/file-system-ids.js';
 import { rootOwner } from '../sys/users/id-maps.js';
@@ -35,14 +37,16 @@ export async function copyIn({ view, path, options, idMaps, port }: CopyInInput)
     const directory = openDirectory(rootFd, toBytePath(path));
     checkWritable(view, toText(directory));
     port.postMessage(0, []);
+    // A container's overlay is mounted beside the directory that its new files are in.
+    const target = { rootFd, directory, idMaps, ...others, upperGains: gainsBySpace(dirname(view.rootfs)) };
     if (plainFile === undefined) {
-      await unpack(received, { rootFd, directory, idMaps, ...others }, memory);
+      await unpack(received, target, memory);
       return 'archive';
     }
     const head = await headOf(received);
     const pieces = prefixed(head, received);
     if (isCompressed(head) || beginsTar(head)) {
-      await unpack(pieces, { rootFd, directory, idMaps, ...others }, memory);
+      await unpack(pieces, target, memory);
       return 'archive';
     }
     const fd = openInRoot(rootFd, fsPath(directory));

@@ -26,7 +26,10 @@ export interface PieceMemory {
   next(): Buffer;
   /** A piece is handed on when it has so many bytes; else when its memory is full. */
   readonly enoughBytes: number;
-  /** The thread may wait a moment for a fast client: nothing else goes on in it then. */
+  /**
+   * The thread may wait a moment for a fast client, for nothing else goes on in it. When the client pauses for longer,
+   * what has come is handed on, so that files have what it has sent.
+   */
   readonly maySleep: boolean;
   /** Frees what nobody uses any more. */
   free(): void;
@@ -50,29 +53,24 @@ export async function* readSocketBody(body: SocketBody, memory: PieceMemory = on
   try {
     while (!receiver.isComplete) {
       const count = receiver.receive(buffer.subarray(filledBytes));
-      if (count === undefined) {
-        if (memory.maySleep && turn.waitFor(body.fd)) continue;
-        // Files of a client that pauses have what it has sent.
-        if (memory.maySleep && filledBytes > 0) {
-          yield buffer.subarray(0, filledBytes);
-          filledBytes = 0;
-          buffer = memory.next();
-        }
+      const isPause = count === undefined;
+      if (isPause && memory.maySleep && turn.waitFor(body.fd)) continue;
+      filledBytes += count ?? 0;
+      const isFull = filledBytes >= Math.min(memory.enoughBytes, buffer.length);
+      if (isPause ? memory.maySleep && filledBytes > 0 : isFull || receiver.isComplete) {
+        yield buffer.subarray(0, filledBytes);
+        filledBytes = 0;
+        buffer = memory.next();
+      }
+      if (isPause) {
         const readable = new Promise<void>((resolve) => (wake = resolve));
         watch.resume();
         await readable;
         turn = newTurn();
-        continue;
-      }
-      filledBytes += count;
-      if (filledBytes < Math.min(memory.enoughBytes, buffer.length) && !receiver.isComplete) continue;
-      yield buffer.subarray(0, filledBytes);
-      if (turn.isOver(filledBytes)) {
+      } else if (turn.isOver(count)) {
         await nextTurn();
         turn = newTurn();
       }
-      filledBytes = 0;
-      buffer = memory.next();
     }
   } finally {
     watch.close();

@@ -15,12 +15,14 @@ export class SparseWriter {
   /**
    * @param fd an empty file, which belongs to the writer from now on.
    * @param sizeBytes as many bytes are to come.
+   * @param upperGains as for SpaceAhead.
    */
   constructor(
     readonly fd: number,
     sizeBytes: number,
+    upperGains = false,
   ) {
-    this.#space = new SpaceAhead(fd, sizeBytes);
+    this.#space = new SpaceAhead(fd, sizeBytes, upperGains);
   }
 
   write(chunk: Buffer, start: number, end: number): void {

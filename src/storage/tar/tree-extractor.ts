@@ -44,6 +44,8 @@ export interface TreeExtractorOptions {
   readonly owner: Owner | undefined;
   /** Maps the owners to this host; undefined: they are the same. */
   readonly idMaps: IdMaps | undefined;
+  /** As for SpaceAhead, for the files of an overlay. */
+  readonly upperGains?: boolean;
 }
 
 type Xattrs = ReadonlyMap<string, Buffer> | undefined;
@@ -155,6 +157,7 @@ export class TreeExtractor implements TarSink {
       this.#file = new SparseWriter(
         this.#create(() => openSync(fsPath(at), CREATE, 0o600)),
         header.sizeBytes,
+        this.#options.upperGains,
       );
     else this.#makeOther(at);
     return this.#file !== undefined;

@@ -5,9 +5,9 @@
 import { fstatSync, ftruncateSync, statfsSync } from 'node:fs';
 import { libc } from '../ffi/libc.js';
 
-// linux/magic.h. The files of an overlay are mostly those of an ext4. Others gain nothing, or lose by it: tmpfs clears
-// the memory that is asked for ahead, and btrfs does not compress what comes there.
-const FIT = new Set([0xef53, 0x79_4c_76_30]);
+// linux/magic.h
+const EXT4_MAGIC = 0xef53;
+const OVERLAY_MAGIC = 0x79_4c_76_30;
 // linux/falloc.h
 const FALLOC_FL_KEEP_SIZE = 1;
 
@@ -22,6 +22,12 @@ const fallocate = libc.func<[fd: number, mode: number, from: number, bytes: numb
 /** Tells whether a file of this length ever gets space ahead. */
 export const isLarge = (sizeBytes: number): boolean => sizeBytes > 2 * LEAST_BYTES;
 
+/**
+ * Tells whether the file system of a path is one that gains by it. Others lose: tmpfs clears the memory that is asked
+ * for ahead, and btrfs does not compress what comes there. @throws the errno error of the file system.
+ */
+export const gainsBySpace = (path: string): boolean => statfsSync(path).type === EXT4_MAGIC;
+
 export class SpaceAhead {
   #isFit: boolean | undefined;
   /** Data begins here, behind the last hole. */
@@ -32,10 +38,12 @@ export class SpaceAhead {
   /**
    * @param fd a file that is written front to back, perhaps with holes.
    * @param sizeBytes the length that it will have: no space is asked for behind it.
+   * @param upperGains what `gainsBySpace` says of the directory that has the file, if it is one of an overlay.
    */
   constructor(
     private readonly fd: number,
     private readonly sizeBytes: number,
+    private readonly upperGains = false,
   ) {}
 
   /**
@@ -52,10 +60,15 @@ export class SpaceAhead {
     if (to <= this.#spaceTo || data < LEAST_BYTES || this.#isFit === false) return;
     const spaceTo = Math.min(from + Math.min(data, MOST_AHEAD_BYTES), this.sizeBytes);
     if (spaceTo <= to) return;
-    this.#isFit ??= FIT.has(statfsSync(`/proc/self/fd/${this.fd}`).type);
+    this.#isFit ??= this.#gains();
     if (!this.#isFit) return;
     this.#isFit = fallocate(this.fd, FALLOC_FL_KEEP_SIZE, from, spaceTo - from) === 0;
     if (this.#isFit) this.#spaceTo = spaceTo;
+  }
+
+  #gains(): boolean {
+    const { type } = statfsSync(`/proc/self/fd/${this.fd}`);
+    return type === EXT4_MAGIC || (type === OVERLAY_MAGIC && this.upperGains);
   }
 
   /** Gives back the space behind the data, where the file ends so far. */
