@@ -13,6 +13,7 @@ import type { ContainerDeps } from '../actors/container/deps.js';
 import { ContainerDirectory, type DirectoryDeps } from '../actors/container/directory.js';
 import { ContainerHolds } from '../actors/container/holds.js';
 import { Departures } from '../actors/container/life/departures.js';
+import { Freezes } from '../actors/container/life/freezes.js';
 import { createContainerHooks } from '../actors/container/life/hooks.js';
 import { CommitNotes } from '../actors/container/mounts/commit-notes.js';
 import { type LinkRefreshDeps, refreshLinks } from '../actors/container/network/link-refresh.js';
@@ -280,6 +281,7 @@ function followViews(
 
 /** Tells the actors what the supervisor reports about tasks. */
 function followTasks({ log }: Base, { tasks }: Drivers, { containers, execs }: Containers): void {
+  const freezes = new Freezes({ tasks, log, tell: (id, fact) => containers.tell(id, fact) });
   tasks.onEvent((event) => {
     switch (event.type) {
       case 'exit':
@@ -289,15 +291,9 @@ function followTasks({ log }: Base, { tasks }: Drivers, { containers, execs }: C
       case 'oom':
         containers.tell(event.id, { type: 'task.oom' });
         break;
+      case 'paused':
       case 'resumed':
-        // The task may be paused again by now, because an event can arrive later than the replies.
-        tasks.get(event.id).then(
-          (task) => task?.status === 'running' && containers.tell(event.id, { type: 'task.resumed' }),
-          (error: unknown) =>
-            log.warn({ err: error, container: event.id }, 'the state of a resumed container is not known'),
-        );
-        break;
-      default:
+        freezes.changed(event.id);
     }
   });
 }

@@ -97,9 +97,9 @@ export class ContainerdTasks implements TaskService {
     this.#unanswered = new Unanswered({
       ...common,
       ended: (process, found) => this.#lost.reportFound(process, found),
-      // Its container counts as paused if it was when the daemon before this one ended.
+      // Its container counts as it did for the daemon before this one, and may have been paused or resumed since.
       alive: (process) =>
-        this.#inform(process).status === 'running' && this.report({ type: 'resumed', id: process.id }),
+        this.report({ type: this.#inform(process).status === 'paused' ? 'paused' : 'resumed', id: process.id }),
     });
     const lost = (id: string): void => {
       // One that is just being created fails, and who creates it clears up.

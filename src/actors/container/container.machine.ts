@@ -178,7 +178,13 @@ const containerChart = containerSetup.createMachine({
         ],
       },
       states: {
-        active: { entry: 'resume', on: { 'container.rewire': { target: '#rewiring', actions: 'noteStopper' } } },
+        active: {
+          entry: 'resume',
+          on: {
+            'container.rewire': { target: '#rewiring', actions: 'noteStopper' },
+            'task.paused': { target: 'paused', actions: 'announcePause' },
+          },
+        },
         pausing: {
           invoke: {
             src: 'pause',

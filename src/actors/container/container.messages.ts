@@ -63,8 +63,8 @@ export type AmendOutcome =
 export type ContainerFact =
   | { readonly type: 'task.exited'; readonly exit: ExitStatus }
   | { readonly type: 'task.oom' }
-  /** This also comes unasked, for example after a signal that ends a paused container. */
-  | { readonly type: 'task.resumed' }
+  /** These also come unasked: from others who ask containerd, or after a signal that ends a paused container. */
+  | { readonly type: 'task.paused' | 'task.resumed' }
   /** A probe has ended; it belongs to the run that began at `startedAt`. */
   | { readonly type: 'health.probed'; readonly startedAt: string; readonly result: ProbeResult };
 

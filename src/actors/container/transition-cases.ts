@@ -76,6 +76,7 @@ export function eventsFor(state: string, context: ContainerContext): Record<stri
     ...commands,
     exited: { type: 'task.exited', exit },
     oom: { type: 'task.oom' },
+    paused: { type: 'task.paused' },
     resumed: { type: 'task.resumed' },
     probed: { type: 'health.probed', startedAt: STARTED, result: healthy },
     'old probe': { type: 'health.probed', startedAt: 'before', result: healthy },

@@ -74,6 +74,7 @@ const ACTIVE = {
   unpause: '=: reject 9 internal',
   remove: '=: reject 9 conflict',
   rewire: 'rewiring: invoke rewire',
+  paused: 'running.paused: publish paused, saveLater, emit pause',
   exited: 'draining: invoke drain',
   oom: '=: emit oom, publish running',
   probed: '=: publish running, saveLater, emit health_status: healthy',
