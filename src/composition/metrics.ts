@@ -72,8 +72,8 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
   return {
     ...source,
     requests: {
-      answered: (method, pattern, status, seconds, isWhole) =>
-        metrics?.httpRequest(method, pattern, status, seconds, isWhole),
+      answered: (method, pattern, status, startedMs, isWhole) =>
+        metrics?.httpRequest(method, pattern, status, (performance.now() - startedMs) / 1000, isWhole),
       refused: (status) => metrics?.httpRefused(status),
     },
     pulls: {

@@ -6,11 +6,10 @@ import { steps, type Step } from '../text/steps.js';
 export function requestsInSteps(counted: RequestObserver): RequestObserver {
   if (!steps.hasSubscribers) return counted;
   return {
-    answered(method, pattern, status, seconds, isWhole) {
-      const endedMs = performance.now();
-      const begunMs = endedMs - seconds * 1000;
-      steps.publish({ name: `http.${method} ${pattern}`, begunMs, endedMs } satisfies Step);
-      counted.answered(method, pattern, status, seconds, isWhole);
+    answered(method, pattern, status, startedMs, isWhole) {
+      const name = `http.${method} ${pattern}`;
+      steps.publish({ name, begunMs: startedMs, endedMs: performance.now() } satisfies Step);
+      counted.answered(method, pattern, status, startedMs, isWhole);
     },
     refused: (status) => counted.refused(status),
   };

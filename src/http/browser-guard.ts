@@ -54,7 +54,8 @@ export class BrowserGuard {
       .replace(/^\[(.*)\]$/, '$1')
       .toLowerCase();
     if (isIP(name) === 0 && !this.#names.has(name)) return false;
-    this.#knownHost = host;
+    // The text may be a part of a whole head, which it would keep, and with which V8 compares more slowly.
+    this.#knownHost = Buffer.from(host).toString();
     return true;
   }
 }

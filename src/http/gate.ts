@@ -99,7 +99,8 @@ export class Gate {
 
   leave(exchange: PendingExchange): void {
     this.#inFlight--;
-    this.pending.delete(exchange);
+    // Nearly always there are none, and these lines run for each request.
+    if (this.pending.size > 0) this.pending.delete(exchange);
     this.#settle();
   }
 
@@ -114,7 +115,7 @@ export class Gate {
 
   /** The request is being served, or will not come. */
   expectNoMore(connection: LiveConnection): void {
-    if (this.#fresh.delete(connection)) this.#settle();
+    if (this.#fresh.size > 0 && this.#fresh.delete(connection)) this.#settle();
   }
 
   /** Resolves when nothing is in flight and no request is awaited. */

@@ -1,4 +1,5 @@
 /** The Exchange that handlers get, over any transport: how the request that they read is answered. */
+import { performance } from 'node:perf_hooks';
 import { EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
 import { isAttempt, type Attempt, type KeptReplies, type RetryKind } from '../ports/kept-replies.js';
@@ -223,7 +224,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     this.#gone = gone;
     this.#gate.leave(this);
     this.#hasFailed ||= gone && this.#stream !== undefined;
-    this.#report(this.#status, (performance.now() - this.#startedMs) / 1000);
+    this.#report();
     if (gone) {
       this.#held?.gone();
       this.failBody();
@@ -232,19 +233,14 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
     if (this.#closeCallbacks !== undefined) runAll(this.#closeCallbacks, (error) => this.report(error));
   }
 
-  #report(status: number, seconds: number): void {
-    this.#services.observer?.answered(this.method, this.match.route.pattern, status, seconds, !this.#hasFailed);
-    if (this.#auditedPeer === undefined) return;
-    const query = this.head.getQuery() ?? '';
-    this.#services.audit?.record({
-      id: this.id,
-      peer: this.#auditedPeer,
-      method: this.method,
-      path: this.path,
-      query,
-      status,
-      seconds,
-    });
+  #report(): void {
+    const pattern = this.match.route.pattern;
+    this.#services.observer?.answered(this.method, pattern, this.#status, this.#startedMs, !this.#hasFailed);
+    const peer = this.#auditedPeer;
+    if (peer === undefined) return;
+    const { id, method, path, status } = this;
+    const seconds = (performance.now() - this.#startedMs) / 1000;
+    this.#services.audit?.record({ id, peer, method, path, query: this.head.getQuery() ?? '', status, seconds });
   }
 
   summary(): RequestSummary {

@@ -32,6 +32,12 @@ interface KeptHeadLines {
   readonly encoded: EncodedHead;
 }
 
+interface LastHead {
+  readonly headers: Headers;
+  readonly contentType: string | undefined;
+  readonly head: ReplyHead;
+}
+
 /** Makes the heads of the replies of one front, with what they have in common. */
 export class ResponseHeads {
   readonly #version: string;
@@ -41,6 +47,8 @@ export class ResponseHeads {
    * small.
    */
   readonly #kept = new WeakMap<Headers, Map<string | undefined, KeptHeadLines>>();
+  /** The head that was rendered of those last: many requests in a row are for the same. */
+  #last: LastHead | undefined;
 
   constructor(product: ProductIdentity) {
     this.#version = `Docker/${product.version} (linux)\r\nApi-Version: ${MAX_API_VERSION.text}\r\nOstype: linux`;
@@ -52,8 +60,14 @@ export class ResponseHeads {
    * @throws EngineError internal for a header that would break the head: a bug of a route.
    */
   render(status: number, contentType: string | undefined, headers: Headers = NONE): ReplyHead {
+    const last = this.#last;
+    if (last?.headers === headers && last.contentType === contentType && last.head.status === status) return last.head;
     const kept = this.#kept.get(headers)?.get(contentType);
-    if (kept !== undefined) return { status, name: NAME, value: kept.value, encoded: kept.encoded };
+    if (kept !== undefined) {
+      const head = { status, name: NAME, value: kept.value, encoded: kept.encoded };
+      this.#last = { headers, contentType, head };
+      return head;
+    }
     const value = this.#lines(contentType, headers);
     if (Object.isFrozen(headers)) this.#keep(headers, contentType, value);
     return { status, name: NAME, value };

@@ -2,6 +2,7 @@
  * One connection at a time, served by an App of uWebSockets.js of its own: the library's callbacks do not say which
  * connection they are about, so each connection has an App, and Apps are reused.
  */
+import { Buffer } from 'node:buffer';
 import { duplicateFd } from '../sys/files/fd.js';
 import { stopCounting } from '../sys/net/socket-progress.js';
 import type { Gate } from './gate.js';
@@ -91,7 +92,7 @@ export class UwsConnection implements Transport, Parkable {
   }
 
   /** The connection ends with the reply. */
-  get #closing(): boolean {
+  #isClosing(): boolean {
     return this.#isUnreadable || this.#gate?.closing === true;
   }
 
@@ -136,7 +137,7 @@ export class UwsConnection implements Transport, Parkable {
       if (isLarge) this.#writeLargeReply(res, head, Buffer.from(body ?? ''));
       else this.#writeReply(res, head, body);
     };
-    if ((this.#mayStillSend && this.#exchange?.body.complete !== true) || (isLarge && this.#closing))
+    if ((this.#mayStillSend && this.#exchange?.body.complete !== true) || (isLarge && this.#isClosing()))
       this.#replyAndLinger(head, body);
     else if (!this.#room.take(headBytes(head) + (isLarge ? 0 : size)))
       onNextPoll(() => void (this.#res === res && res.cork(write)));
@@ -161,7 +162,7 @@ export class UwsConnection implements Transport, Parkable {
         writeHead: (res: HttpResponse) => {
           writeHead(res, head);
           // The library would put this header into the body when a stream ends.
-          if (this.#closing) res.writeHeader('Connection', 'close');
+          if (this.#isClosing()) res.writeHeader('Connection', 'close');
         },
         takesInCallback: (bytes: number) => this.#room.take(headBytes(head) + bytes),
         end: (res: HttpResponse) => {
@@ -243,7 +244,7 @@ export class UwsConnection implements Transport, Parkable {
     const encoding = req.getHeader('transfer-encoding');
     this.#isUnreadable ||= encoding !== '' || asksToClose(req);
     // Nearly no request ends its connection, so its length is not asked for here.
-    this.#mayStillSend = this.#closing && !this.#isHead && hasBody(req);
+    this.#mayStillSend = this.#isClosing() && !this.#isHead && hasBody(req);
     if (wasUnreadable) {
       // The close waits, so that the replies to earlier requests leave the library's buffer first.
       onNextPoll(() => void (this.#res === res && res.close()));
@@ -335,7 +336,7 @@ export class UwsConnection implements Transport, Parkable {
     res: HttpResponse,
     head: ReplyHead,
     body: string | Uint8Array | undefined,
-    closing = this.#closing,
+    closing = this.#isClosing(),
   ): void {
     this.#finish();
     writeWhole(res, head, body, this.#isHead, closing);
