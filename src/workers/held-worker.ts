@@ -20,8 +20,11 @@ declare const ENGINED_THREAD: string;
 /** A thread has 10 MB. So many are spare at most, for so long. */
 const MOST_SPARE = 2;
 const SPARE_MS = 5000;
-/** One of them stays longer, with its warm code: who copies again after a moment does not wait for a start. */
-const ONE_SPARE_MS = 20_000;
+/**
+ * One of them stays longer, with its warm code: who copies again within that time does not wait for a start, and not
+ * for code that V8 has not made fast yet.
+ */
+const ONE_SPARE_MS = 60_000;
 /** Where piscina counts the tasks that a thread was given, and those that it has answered. */
 const [REQUESTS, RESPONSES] = [0, 1] as const;
 
