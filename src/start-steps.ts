@@ -15,6 +15,7 @@ import { platformsOf } from './images/platform.js';
 import { PREDEFINED } from './network/predefined.js';
 import type { Logger } from './ports/logger.js';
 import { removeTornWrites } from './sys/files/torn-writes.js';
+import { isAtWork } from './sys/process/busy-memory.js';
 import { releaseWhenIdle } from './sys/process/memory.js';
 
 /** The daemon between start and end: its parts, and what each step leaves for later ones. */
@@ -204,7 +205,9 @@ export const openListeners: Step = ({ parts }) => parts.listeners.open(parts.fro
 
 export const releaseMemoryWhenIdle: Step = (life) => {
   const { drivers, transfers } = life.parts;
-  life.stopReleasing = releaseWhenIdle(() => drivers.pool.queued === 0 && transfers.transferPool.pool.queued === 0);
+  const isQueueEmpty = (): boolean => drivers.pool.queued === 0 && transfers.transferPool.pool.queued === 0;
+  // A transfer waits for the main thread, too, unless it is so slow that the daemon rests.
+  life.stopReleasing = releaseWhenIdle((rests) => isQueueEmpty() && (rests || !isAtWork()));
 };
 
 export const startGarbageCollection: Step = ({ parts }) => {

@@ -1,10 +1,11 @@
 /** The pages of the program are let go while threads are busy. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 import { mapProgram } from '../../../test/support/program-pages.js';
 import { waitFor } from '../../../test/support/wait.js';
-import { lookedAfter } from './busy-memory.js';
+import { isAtWork, lookedAfter } from './busy-memory.js';
 import { residentBytes } from './resident-bytes.js';
 
 /** Releases are counted in processor time, of which a wait alone uses next to none. */
@@ -42,4 +43,15 @@ test('the result of the work is handed on, and so is its failure', async () => {
     }),
     /broken/,
   );
+});
+
+test('the process is at work until the last of its tasks is over, also when one has failed', async () => {
+  const end = new AbortController();
+  const failing = lookedAfter(() => Promise.reject(new Error('broken')));
+  const lasting = lookedAfter(() => once(end.signal, 'abort'));
+  await assert.rejects(failing, /broken/);
+  assert.ok(isAtWork());
+  end.abort();
+  await lasting;
+  assert.ok(!isAtWork());
 });

@@ -56,6 +56,11 @@ export async function lookedAfter<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
+/** Tells whether any such work is under way. */
+export function isAtWork(): boolean {
+  return running > 0;
+}
+
 async function look(): Promise<void> {
   if (isLooking) return;
   isLooking = true;

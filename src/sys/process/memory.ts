@@ -42,17 +42,16 @@ const WORTHWHILE_BYTES = 8 << 20;
 
 /**
  * Releases memory after busy times: whenever the daemon rests and has grown since the last release. One that never
- * rests does so once a minute: a release collects the whole heap, and what is still needed has to be mapped again.
- * @param isIdle tells that nothing waits for a thread.
+ * rests does so after a minute: a release collects the whole heap, and what is still needed has to be mapped again.
+ * @param mayRelease is told whether the daemon rests. As long as it returns false, it is asked again at each look.
  * Returns what ends this.
  */
-export function releaseWhenIdle(isIdle: () => boolean): () => void {
+export function releaseWhenIdle(mayRelease: (rests: boolean) => boolean): () => void {
   const kept = { own: 0, mapped: 0 };
   // The start itself is the first busy time. Clients often come at once, and a daemon that soon ends needs no release.
   let [usedMs, waitedMs] = [0, INTERVAL_MS];
   const check = async (): Promise<void> => {
     const now = await residentBytes();
-    if (!isIdle()) return;
     // Less than before means that threads have ended, whose memory lay between what is free now.
     if (Math.abs(now.own - kept.own) > WORTHWHILE_BYTES) {
       releaseMemory();
@@ -68,7 +67,7 @@ export function releaseWhenIdle(isIdle: () => boolean): () => void {
     const rests = (user + system) / 1000 < usedMs + REST_MS;
     usedMs = (user + system) / 1000;
     waitedMs += LOOK_MS;
-    if (waitedMs < (rests ? INTERVAL_MS : LONGEST_WAIT_MS)) return;
+    if (waitedMs < (rests ? INTERVAL_MS : LONGEST_WAIT_MS) || !mayRelease(rests)) return;
     waitedMs = 0;
     void check().catch(ignore);
   };
