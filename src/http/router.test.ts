@@ -48,6 +48,21 @@ test('routes are found by method and path, with and without version', () => {
   }
 });
 
+test('a request for the same path by another method, or again, gets its own route', () => {
+  for (const [method, path] of [
+    ['GET', '/_ping'],
+    ['HEAD', '/_ping'],
+    ['HEAD', '/_ping'],
+    ['HEAD', '/v1.44/_ping'],
+    ['GET', '/_ping'],
+  ] as const) {
+    const found = router.resolve(method, path);
+    assert.ok(found.kind === 'route');
+    assert.deepEqual([found.route.method, found.version.text], [method, path === '/_ping' ? '1.51' : '1.44']);
+  }
+  assert.equal(resolve('POST', '/_ping'), 'not-found');
+});
+
 test('what no route serves is told apart', () => {
   const cases = {
     'GET /': 'not-found',
