@@ -4,6 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { isAtLeast, parseVersion } from '../../src/text/version.js';
 import { Cleanup } from '../support/cleanup.js';
@@ -39,6 +42,11 @@ async function remove(id: string): Promise<void> {
   await callJson(engine.socketPath, 'DELETE', `/containers/${id}?force=true`, {}, 204);
 }
 
+/** Ends a container and starts it again, which waits until its shim serves nobody. */
+async function restart(id: string): Promise<void> {
+  await callJson(engine.socketPath, 'POST', `/containers/${id}/restart?t=0`, {}, 204);
+}
+
 async function exitCode(id: string): Promise<number> {
   const { StatusCode } = await callJson<{ StatusCode: number }>(engine.socketPath, 'POST', `/containers/${id}/wait`);
   return StatusCode;
@@ -70,11 +78,11 @@ test(
   async () => {
     const first = await start(['sleep', '1000']);
     const shim = shimOf(first);
-    await remove(first);
-    const [next, other] = [await start(['sleep', '1000']), await start(['sleep', '1000'])];
-    assert.equal(shimOf(next), shim);
+    await restart(first);
+    const other = await start(['sleep', '1000']);
+    assert.equal(shimOf(first), shim);
     assert.notEqual(shimOf(other), shim);
-    await Promise.all([remove(next), remove(other)]);
+    await Promise.all([remove(first), remove(other)]);
   },
 );
 
@@ -162,8 +170,58 @@ test('a daemon that ends leaves the shims of containers that live on, and no oth
   assert.deepEqual(shims(), [shim]);
   await engine.start();
   assert.equal(shimOf(kept), shim);
+  await restart(kept);
+  assert.equal(shimOf(kept), shim, 'the shim that was taken over serves on');
   await remove(kept);
-  const next = await start(['sleep', '1000']);
-  assert.equal(shimOf(next), shim, 'the shim that was taken over serves on');
-  await remove(next);
+});
+
+test('a shim is the first to end where memory is short, and leaves no zombie', { skip }, async () => {
+  const id = await start(['sleep', '1000']);
+  const shim = shimOf(id);
+  const score = (pid: number | undefined): number => Number(readFileSync(`/proc/${pid}/oom_score_adj`, 'latin1'));
+  assert.equal(score(shim), Math.min(score(engine.pid) + 1, 1000));
+  process.kill(shim, 'SIGKILL');
+  await waitFor('nothing to be left of the shim', () => !existsSync(`/proc/${shim}`));
+  await remove(id);
+});
+
+test('nothing of the environment of a shim is in that of its containers and their execs', { skip }, async () => {
+  const id = await start(['sh', '-c', 'env; exec sleep 1000']);
+  const json = { Cmd: ['env'], AttachStdout: true };
+  const exec = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${id}/exec`, { json }, 201);
+  const byExec = await call(engine.socketPath, 'POST', `/exec/${exec.Id}/start`, { json: {} });
+  const log = await waitFor('the environment of the container', async () => {
+    const { text } = await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1`);
+    return text.includes('PATH=') ? text : undefined;
+  });
+  for (const text of [byExec.text, log]) {
+    assert.match(text, /PATH=/);
+    assert.doesNotMatch(text, /GOMAXPROCS|TTRPC_ADDRESS|GRPC_ADDRESS|NAMESPACE/);
+  }
+  await remove(id);
+});
+
+test('a shim that cannot start says why, and containerd starts those of all containers then', { skip }, async (t) => {
+  const programs = mkdtempSync(join(tmpdir(), 'shim-pool-'));
+  t.after(() => rmSync(programs, { recursive: true }));
+  const name = 'containerd-shim-runc-v2';
+  const real = execFileSync('which', [name], { encoding: 'utf8' }).trim();
+  // containerd's own call has this word at its end.
+  const script = `#!/bin/sh\ncase "$*" in *start|*delete) exec ${real} "$@";; esac\necho no server today >&2\nexit 1\n`;
+  writeFileSync(join(programs, name), script, { mode: 0o755 });
+  const env = { ...process.env, PATH: `${programs}:${process.env['PATH']}` };
+  const other = new Cleanup();
+  try {
+    const started = await startEngineWithImage(other, engined({ env }));
+    const json = { Image: started.image, Cmd: ['sh', '-c', 'exit 4'], HostConfig: { NetworkMode: 'none' } };
+    const { socketPath } = started.engine;
+    const { Id } = await callJson<{ Id: string }>(socketPath, 'POST', '/containers/create', { json }, 201);
+    await callJson(socketPath, 'POST', `/containers/${Id}/start`, {}, 204);
+    const { StatusCode } = await callJson<{ StatusCode: number }>(socketPath, 'POST', `/containers/${Id}/wait`);
+    assert.equal(StatusCode, 4);
+    assert.match(started.engine.log, /the shim does not start: no server today/);
+    await callJson(socketPath, 'DELETE', `/containers/${Id}`, {}, 204);
+  } finally {
+    await other.run();
+  }
 });

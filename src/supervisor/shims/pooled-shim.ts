@@ -3,19 +3,28 @@
  * the files in which a shim expects the description of a task and its log.
  */
 import { randomBytes } from 'node:crypto';
-import { mkdir, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { closeSync, constants, openSync } from 'node:fs';
+import { mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { internal } from '../../errors/engine-error.js';
-import { runProgram } from '../../sys/process/spawn.js';
-import { endShims, POOLED, removeShimSockets, type Realm } from '../orphans.js';
-import { EmptyResponseSchema } from '../proto/gen/shim_pb.js';
+import { listenOnUnix } from '../../sys/net/listen-socket.js';
+import { openPidfd } from '../../sys/process/pidfd.js';
+import { onEnd, spawnProgram, takeStatus } from '../../sys/process/spawn.js';
+import { endShims, POOLED, removeShimSockets, shimSockets, type Realm } from '../orphans.js';
+import { EmptyResponseSchema, StateResponseSchema } from '../proto/gen/shim_pb.js';
+import { unlessNotFound } from '../task-lookup.js';
 import { shimAddress, type ShimAddress } from './shim-address.js';
 import { ShimConnection } from './shim-connection.js';
 
 const PROGRAM = 'containerd-shim-runc-v2';
 /** A task is served by a shim of others only in this version of the protocol. */
-const SERVICE = 'containerd.task.v3.Task';
+const VERSION = 3;
+const SERVICE = `containerd.task.v${VERSION}.Task`;
+const HIGHEST_OOM_SCORE = 1000;
+/** The file for what it says when it cannot start, and when it breaks down; its other words are in its log. */
+const ERRORS = 'errors';
+const SAID_LENGTH = 1000;
 /** A shim that nobody needs ends within milliseconds, but on a busy machine it may take its time. */
 const END_MS = 5_000;
 
@@ -79,17 +88,22 @@ export class PooledShim {
       // It looks for annotations there, and there are none.
       await writeFile(join(dir, 'config.json'), '{}');
       await symlink(shimLogIn(place.dir), join(dir, 'log'));
-      const { stdout, stderr, exitCode } = await runProgram('env', startArguments(realm, dir, name, isDebug));
-      if (exitCode !== 0) throw internal(`the shim does not start: ${stderr.trim()}`);
+      const [path = '', debugPath = ''] = shimSockets(realm, name);
+      await mkdir(dirname(path), { recursive: true, mode: 0o711 });
+      await startServer(dir, isDebug ? [path, debugPath] : [path], serverArguments(realm, dir, name, isDebug));
       const file = join(dir, 'bootstrap.json');
-      await writeFile(`${file}.new`, stdout);
+      const address = { version: VERSION, address: `unix://${path}`, protocol: 'ttrpc' };
+      await writeFile(`${file}.new`, JSON.stringify(address));
       await rename(`${file}.new`, file);
-      const address = await shimAddress(dir);
-      if (address?.service !== SERVICE) throw internal(`the shim cannot serve tasks of others: ${stdout}`);
-      return new PooledShim(place, name, address, ended);
+      const shim = new PooledShim(place, name, { path, service: SERVICE }, ended);
+      await shim.#answers();
+      return shim;
     } catch (error) {
+      const said = await readFile(join(dir, ERRORS), 'utf8').catch(() => '');
       await killShim(place, name);
-      throw error;
+      throw said === ''
+        ? error
+        : internal(`the shim does not start: ${said.trim().slice(0, SAID_LENGTH)}`, { cause: error });
     }
   }
 
@@ -115,6 +129,16 @@ export class PooledShim {
   /** For calls about the task that it serves. */
   get connection(): ShimConnection {
     return this.#connection;
+  }
+
+  /** Waits until it serves. @throws EngineError when it has ended, or is too old to serve tasks of others. */
+  async #answers(): Promise<void> {
+    try {
+      await unlessNotFound(this.#connection.ask('State', StateResponseSchema, { id: this.name, execId: '' }));
+    } catch (error) {
+      this.leave();
+      throw error;
+    }
   }
 
   /** Leaves it to the next daemon. */
@@ -149,18 +173,42 @@ async function killShim(place: ShimPlace, name: string): Promise<void> {
 }
 
 /**
- * The arguments of `env` that start a shim as containerd does it (its README about runtime v2). It may use as many
- * processors for that as with containerd, and readiness is the daemon's to tell.
+ * Starts the server of a shim as the shim's own `start` program would, which sets GOMAXPROCS whatever it is given, and
+ * takes 9 ms. Its sockets listen already, so nobody waits for it to connect. Where memory is short, the kernel ends it
+ * before the daemon.
  */
-function startArguments({ socket, namespace }: Realm, dir: string, name: string, isDebug: boolean): string[] {
+async function startServer(dir: string, sockets: readonly string[], args: readonly string[]): Promise<void> {
+  const fds = [openSync('/dev/null', constants.O_RDWR)];
+  try {
+    const [none = -1] = fds;
+    const errors = openSync(join(dir, ERRORS), 'ax', 0o600);
+    fds.push(errors);
+    const listening = sockets.map((path) => {
+      const fd = listenOnUnix(path, 0o600);
+      fds.push(fd);
+      return fd;
+    });
+    const pid = await spawnProgram('env', args, { stdio: [none, none, errors, ...listening], hasOwnSession: true });
+    onEnd(openPidfd(pid), () => void takeStatus(pid)).unref();
+    const score = Number(await readFile('/proc/self/oom_score_adj', 'latin1'));
+    await writeFile(`/proc/${pid}/oom_score_adj`, String(Math.min(score + 1, HIGHEST_OOM_SCORE)));
+  } finally {
+    for (const fd of fds) closeSync(fd);
+  }
+}
+
+/**
+ * The arguments of `env` that start the server of a shim. The runtime has its environment, and lives so shortly that to
+ * start threads for more than one processor costs a sixth of its time.
+ */
+function serverArguments({ socket, namespace }: Realm, dir: string, name: string, isDebug: boolean): string[] {
   const variables = {
     TTRPC_ADDRESS: `${socket}.ttrpc`,
     GRPC_ADDRESS: socket,
     NAMESPACE: namespace,
-    MAX_SHIM_VERSION: '2',
-    GOMAXPROCS: '2',
+    GOMAXPROCS: '1',
   };
   const assignments = Object.entries(variables).map(([variable, value]) => `${variable}=${value}`);
   const place = ['-namespace', namespace, '-address', socket, '-publish-binary', 'containerd', '-id', name];
-  return ['-C', dir, '-u', 'NOTIFY_SOCKET', ...assignments, PROGRAM, ...place, ...(isDebug ? ['-debug'] : []), 'start'];
+  return ['-C', dir, '-u', 'NOTIFY_SOCKET', ...assignments, PROGRAM, ...place, ...(isDebug ? ['-debug'] : [])];
 }
