@@ -48,8 +48,11 @@ export interface Measure {
    * metrics.
    */
   readonly needsMetrics?: boolean;
-  /** Sets up what is not to be measured on a fresh engine; the result takes one sample. */
-  prepare(engine: Engine, setting: Setting): Promise<() => Promise<Sample>>;
+  /**
+   * Sets up what is not to be measured on a fresh engine; the result takes one sample. `startAnother` makes an engine
+   * of the same kind that has the image, and nothing else.
+   */
+  prepare(engine: Engine, setting: Setting, startAnother: () => Promise<Engine>): Promise<() => Promise<Sample>>;
 }
 
 /** Middle value; the mean of both middle ones for an even count. */

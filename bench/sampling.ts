@@ -7,6 +7,7 @@ import { callJson } from '../test/support/http.js';
 import { othersShare } from './machine-load.js';
 import { median, type Measure, type Metric, type Sample, type Setting } from './measure.js';
 import { countProcessorTime, type ProcessorTime } from './processor-time.js';
+import { startSecond } from './second-engine.js';
 import { warmMemory } from './warm-memory.js';
 import { MIN_ROUNDS, randomOrders, spreadOf, targetOf, valuesToJudge, verdictOf } from './verdict.js';
 
@@ -67,7 +68,7 @@ async function prepare(
   versions[name] = (await callJson<{ Version: string }>(engine.socketPath, 'GET', '/version')).Version;
   const ours = setting(tcpUrl);
   await dockerOk(engine, ['pull', '-q', ours.image]);
-  const sample = await measure.prepare(engine, ours);
+  const sample = await measure.prepare(engine, ours, () => startSecond(engine, ours.image, kind(), cleanup));
   // A measure may write some GB for each engine, which would be on their way to the disk during the first samples.
   await settle(processor);
   const take = async (): Promise<Sample> => {
