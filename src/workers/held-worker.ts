@@ -10,6 +10,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Worker as NodeWorker, type Transferable, type WorkerOptions } from 'node:worker_threads';
+import { threadStarts } from '../sys/process/busy-memory.js';
 import { LOAD_SCRIPT, type ThreadData } from './thread-script.js';
 
 export { receiveMessageOnPort } from 'node:worker_threads';
@@ -46,6 +47,7 @@ class HeldThread extends NodeWorker {
   #isEnding = false;
 
   constructor(options: WorkerOptions) {
+    threadStarts();
     library ??= nativeLibrary();
     const changed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     super(LOAD_SCRIPT, { ...options, eval: true, workerData: { text, code, library, changed } satisfies ThreadData });

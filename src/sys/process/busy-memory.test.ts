@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 import { mapProgram } from '../../../test/support/program-pages.js';
 import { waitFor } from '../../../test/support/wait.js';
-import { isAtWork, lookedAfter } from './busy-memory.js';
+import { isAtWork, lookedAfter, threadStarts } from './busy-memory.js';
 import { residentBytes } from './resident-bytes.js';
 
 /** Releases are counted in processor time, of which a wait alone uses next to none. */
@@ -32,6 +32,20 @@ test('pages that are mapped again at once are not taken for needed for ever', as
     await workUntilLetGo();
     await mapProgram();
     await workUntilLetGo();
+  });
+});
+
+test('pages that the start of a thread has mapped again are let go soon', async () => {
+  const usedMs = (): number => process.cpuUsage().user / 1000;
+  await mapProgram();
+  await lookedAfter(async () => {
+    await workUntilLetGo();
+    threadStarts();
+    await mapProgram();
+    const before = usedMs();
+    await workUntilLetGo();
+    // It would be a second if they were taken for needed.
+    assert.ok(usedMs() - before < 700, `it took ${usedMs() - before} ms of work`);
   });
 });
 

@@ -17,6 +17,11 @@ const REGAINED_BYTES = 2 << 20;
  * compilation, so it is tried again.
  */
 const NEEDED_MS = 1000;
+/**
+ * It does not hold for so much processor time when a thread starts, which maps most of the program, whatever was let go
+ * a moment before, and needs half of it.
+ */
+const START_MS = 300;
 
 /**
  * Processor time of the process between two releases: each costs some milliseconds, since what is still needed is
@@ -32,6 +37,8 @@ let releasedFrom = Infinity;
 let needed = { mapped: 0, untilMs: 0 };
 /** Processor time of the process up to the last release. */
 let releasedAtMs = -INTERVAL_MS;
+/** Processor time of the process up to the last start of a thread. */
+let startedAtMs = -START_MS;
 let running = 0;
 let isLooking = false;
 let timer: NodeJS.Timeout | undefined;
@@ -56,9 +63,20 @@ export async function lookedAfter<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
+/** Is told that a thread starts. */
+export function threadStarts(): void {
+  startedAtMs = processorMs();
+  needed = { mapped: 0, untilMs: 0 };
+}
+
 /** Tells whether any such work is under way. */
 export function isAtWork(): boolean {
   return running > 0;
+}
+
+function processorMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
 }
 
 async function look(): Promise<void> {
@@ -74,11 +92,11 @@ async function look(): Promise<void> {
 }
 
 async function releaseIfMuch(): Promise<void> {
-  const { user, system } = process.cpuUsage();
-  const usedMs = (user + system) / 1000;
+  const usedMs = processorMs();
   if (usedMs - releasedAtMs < INTERVAL_MS) return;
   const now = await residentBytes();
-  if (now.mapped > releasedFrom - REGAINED_BYTES) needed = { mapped: now.mapped, untilMs: usedMs + NEEDED_MS };
+  if (now.mapped > releasedFrom - REGAINED_BYTES && usedMs - startedAtMs >= START_MS)
+    needed = { mapped: now.mapped, untilMs: usedMs + NEEDED_MS };
   releasedFrom = Infinity;
   kept = { own: Math.min(kept.own, now.own), mapped: Math.min(kept.mapped, now.mapped) };
   const level = usedMs < needed.untilMs ? Math.max(kept.mapped, needed.mapped) : kept.mapped;
