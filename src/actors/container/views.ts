@@ -20,6 +20,8 @@ export type ViewListener = (
 export class ContainerViews {
   readonly names = new Names();
   readonly #records = new Map<string, ContainerRecord>();
+  /** Those of `#records` that have links. */
+  readonly #linking = new Map<string, ContainerRecord>();
   #sorted: readonly ContainerRecord[] | undefined;
   #linkNames: ReadonlyMap<string, readonly string[]> | undefined;
   readonly #listeners: ViewListener[] = [];
@@ -68,8 +70,13 @@ export class ContainerViews {
 
   /** Returns the other names of a container, which links give it. */
   linkNames(id: string): readonly string[] {
-    this.#linkNames ??= linkNames(this.list());
+    this.#linkNames ??= linkNames(this.linking());
     return this.#linkNames.get(id) ?? [];
+  }
+
+  /** Returns the containers that have links to others: few or none, however many there are. */
+  linking(): Iterable<ContainerRecord> {
+    return this.#linking.values();
   }
 
   /**
@@ -103,6 +110,8 @@ export class ContainerViews {
       this.#records.delete(id);
       this.names.release(before.name, id);
     }
+    if (record?.links?.length) this.#linking.set(id, record);
+    else this.#linking.delete(id);
     return before;
   }
 }

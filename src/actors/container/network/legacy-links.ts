@@ -56,7 +56,7 @@ export function shownLinks(
 }
 
 /** Returns the names that containers have by links to them, by id: `/name/alias` for each. */
-export function linkNames(records: readonly ContainerRecord[]): Map<string, string[]> {
+export function linkNames(records: Iterable<ContainerRecord>): Map<string, string[]> {
   const names = new Map<string, string[]>();
   for (const { name, links } of records)
     for (const { id, alias } of links ?? []) names.set(id, [...(names.get(id) ?? []), `${name}/${alias}`]);

@@ -10,7 +10,7 @@ import { openLinks } from './legacy-links.js';
 
 export interface LinkRefreshDeps {
   readonly network: Pick<NetworkDriver, 'link'>;
-  readonly views: ContainerViews;
+  readonly views: Pick<ContainerViews, 'get' | 'linking'>;
   readonly writeFiles: (record: ContainerRecord) => Promise<unknown>;
   readonly log: Logger;
 }
@@ -22,7 +22,7 @@ export function refreshLinks({ network, views, writeFiles, log }: LinkRefreshDep
       log.error({ err: error, container: linked.id }, 'links are not open'),
     );
   open(record);
-  for (const other of views.list()) {
+  for (const other of views.linking()) {
     if (!other.links?.some((link) => link.id === record.id) || !isRunning(other)) continue;
     open(other);
     writeFiles(other).catch((error: unknown) =>
