@@ -35,8 +35,12 @@ export function parseRun({ node, common, features }: Source): RunInstruction {
   if (security !== 'sandbox' && security !== 'insecure')
     throw new DockerfileError(`security ${JSON.stringify(security)} is not valid`);
   const devices = flags.texts('device').map(parseDevice);
+  const { keyword, original, lines, comments } = common;
   return {
-    ...common,
+    keyword,
+    original,
+    lines,
+    comments,
     kind: 'RUN',
     command,
     mountTexts,

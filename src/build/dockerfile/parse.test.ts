@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Instruction } from './ast.js';
 import { DockerfileError } from './dockerfile-error.js';
-import { parseDockerfile, parseTrigger } from './parse.js';
+import { parseDockerfile, parseTrigger, readDockerfile } from './parse.js';
 
 function only(line: string): Instruction {
   const instruction = parseDockerfile(`FROM a\n${line}\n`).stages[0]?.instructions[0];
@@ -143,4 +143,14 @@ describe('errors', () => {
     ['RUN x\nFROM a', 'no build stage in current context @1-1'],
   ];
   for (const [text, expected] of cases) it(JSON.stringify(text), () => assert.equal(problem(text), expected));
+});
+
+describe('the bytes of a Dockerfile', () => {
+  it('are read once, for each frontend that is to understand them', async () => {
+    const text = Buffer.from('FROM a\nRUN true\n');
+    const first = await readDockerfile({ text });
+    assert.equal(await readDockerfile({ text }), first);
+    assert.notEqual(await readDockerfile({ text, syntax: 'docker/dockerfile:1-labs' }), first);
+    assert.notEqual(await readDockerfile({ text: Buffer.from(text) }), first);
+  });
 });

@@ -29,9 +29,20 @@ export interface DockerfileText {
   readonly syntax?: string;
 }
 
-/** The same without holding up others. @throws DockerfileError */
-export function readDockerfile({ text, syntax }: DockerfileText, signal?: AbortSignal): Promise<Dockerfile> {
-  return inTurns(dockerfileParts(text, syntax === undefined ? undefined : featuresOfImage(syntax)), signal);
+/** Dockerfiles that have been read, by their bytes: a build reads its own for its early warnings and for its plan. */
+const READ = new WeakMap<Buffer, { readonly syntax: string | undefined; readonly dockerfile: Dockerfile }>();
+
+/**
+ * The same without holding up others. The bytes must not change.
+ * @throws DockerfileError
+ */
+export async function readDockerfile({ text, syntax }: DockerfileText, signal?: AbortSignal): Promise<Dockerfile> {
+  const read = READ.get(text);
+  if (read !== undefined && read.syntax === syntax) return read.dockerfile;
+  const features = syntax === undefined ? undefined : featuresOfImage(syntax);
+  const dockerfile = await inTurns(dockerfileParts(text, features), signal);
+  READ.set(text, { syntax, dockerfile });
+  return dockerfile;
 }
 
 /** The same for the classic builder, which knows no other frontends. @throws DockerfileError in its words. */

@@ -38,14 +38,12 @@ export async function* historyEvents(
   const aborted = (): void => wake();
   signal.addEventListener('abort', aborted);
   try {
-    const { active, ended } = await history.list();
+    const { active, ended } = await history.list(activeOnly);
     changes.length = 0;
     const wanted = (record: BuildRecord): boolean => ref === '' || record.ref === ref;
     for (const record of active.filter(wanted)) yield eventOf('started', record);
-    if (!activeOnly) {
-      const shown = ended.filter(wanted);
-      for (const record of limit > 0 ? shown.slice(0, limit) : shown) yield eventOf('complete', record);
-    }
+    const shown = ended.filter(wanted);
+    for (const record of limit > 0 ? shown.slice(0, limit) : shown) yield eventOf('complete', record);
     if (earlyExit) return;
     for (;;) {
       yield* changes.splice(0);

@@ -52,6 +52,17 @@ test('the logs of old builds make room for those of new ones, over a restart, to
   assert.deepEqual(await refsOf(again), ['d', 'kept']);
 });
 
+test('old builds are forgotten when enough are newer, but for pinned ones', async () => {
+  const limits = { ...LIMITS, maxAgeMs: 0, maxEntries: 2 };
+  const history = new BuildHistory(join(directory, 'old'), limits, silentLog);
+  await ended(history, 'kept', 1, true);
+  for (const ref of ['a', 'b', 'c']) await ended(history, ref, 1);
+  assert.deepEqual(await refsOf(history), ['c', 'b', 'kept']);
+  await history.begin(begun('active'));
+  const { active, ended: past } = await history.list(true);
+  assert.deepEqual([active.map(({ ref }) => ref), past], [['active'], []]);
+});
+
 /** Ends a build with a document and a log, reads both while they are written, and what a later daemon knows of it. */
 async function endAndRead(
   root: string,

@@ -186,13 +186,12 @@ export class BuildHistory {
     return undefined;
   }
 
-  /** Returns builds, the newest first. */
-  async list(): Promise<{ readonly active: BuildRecord[]; readonly ended: BuildRecord[] }> {
+  /** Returns builds, the newest first. @param activeOnly leaves out those that have ended: they may be thousands. */
+  async list(activeOnly = false): Promise<{ readonly active: BuildRecord[]; readonly ended: BuildRecord[] }> {
     await this.#load();
-    const newestFirst = (a: BuildRecord, b: BuildRecord): number => b.createdMs - a.createdMs;
     return {
-      active: [...this.#active.values()].toSorted(newestFirst),
-      ended: [...this.#ended.values()].toSorted(newestFirst),
+      active: [...this.#active.values()].sort(newestFirst),
+      ended: activeOnly ? [] : [...this.#ended.values()].sort(newestFirst),
     };
   }
 
@@ -272,20 +271,37 @@ export class BuildHistory {
   }
 
   async #trim(): Promise<void> {
-    const loose = [...this.#ended.values()].filter(({ pinned }) => !pinned);
-    loose.sort((a, b) => b.createdMs - a.createdMs);
-    const { maxEntries, maxAgeMs } = this.limits;
+    const { maxEntries, maxAgeMs, maxLogBytes } = this.limits;
     const oldest = Date.now() - maxAgeMs;
-    for (const { ref, createdMs, completedMs = createdMs } of loose.slice(maxEntries))
-      if (completedMs <= oldest) await this.#drop(ref);
-    // A step may print without end. The newest build stays, because its client may still read what it has printed.
-    let bytes = [...this.#logBytes.values()].reduce((sum, size) => sum + size, 0);
-    for (const { ref } of loose.slice(1).toReversed()) {
-      if (bytes <= this.limits.maxLogBytes) break;
+    let bytes = 0;
+    for (const size of this.#logBytes.values()) bytes += size;
+    // Mostly nothing is to go: thousands of builds are not sorted after each one.
+    if (bytes <= maxLogBytes && !this.#hasOlder(oldest)) return;
+    const loose = [...this.#ended.values()].filter(({ pinned }) => !pinned).sort(newestFirst);
+    const drop = async ({ ref }: BuildRecord): Promise<void> => {
       bytes -= this.#logBytes.get(ref) ?? 0;
       await this.#drop(ref);
+    };
+    for (const record of loose.slice(maxEntries)) if (endOf(record) <= oldest) await drop(record);
+    // A step may print without end. The newest build stays, because its client may still read what it has printed.
+    for (const record of loose.slice(1).toReversed()) {
+      if (bytes <= maxLogBytes) break;
+      await drop(record);
     }
   }
+
+  #hasOlder(time: number): boolean {
+    for (const record of this.#ended.values()) if (!record.pinned && endOf(record) <= time) return true;
+    return false;
+  }
+}
+
+function newestFirst(a: BuildRecord, b: BuildRecord): number {
+  return b.createdMs - a.createdMs;
+}
+
+function endOf({ createdMs, completedMs = createdMs }: BuildRecord): number {
+  return completedMs;
 }
 
 /** A document under the name that its file has. */

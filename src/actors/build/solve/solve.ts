@@ -1,4 +1,5 @@
 /** One build of BuildKit's clients: the parts of its machine that do the work. */
+import { setImmediate as nextLoop } from 'node:timers/promises';
 import { readDockerfile } from '../../../build/dockerfile/parse.js';
 import { isOfIndex } from '../../../images/platform.js';
 import type { BuildRequest, BuildResult, PlatformResult } from '../../../ports/build.js';
@@ -74,7 +75,10 @@ export class Solve {
       this.#vertices.announce(step);
     }
     this.#planned = { plans, unusedArgs, schedule, imports };
-    request.observer.planned?.(plans.map(({ platform }) => platform));
+    if (request.observer.planned === undefined) return;
+    request.observer.planned(plans.map(({ platform }) => platform));
+    // The answer leaves with the end of this turn, and a cached build has no other turn until it is over.
+    await nextLoop();
   }
 
   /** A plan that fails ends what it has begun, so that nothing is taken after the build has closed. */
