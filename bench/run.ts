@@ -15,6 +15,7 @@ import { engined, type EnginedOptions } from '../test/support/engined.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from '../test/support/image-builder.js';
 import { startRegistry } from '../test/support/registry.js';
 import { storeArgs } from '../test/support/tested-store.js';
+import { withoutCompaction } from './compaction.js';
 import { copy } from './copy.js';
 import { ensureBigImage } from './big-image.js';
 import { buildDelays, buildTimes } from './build.js';
@@ -177,6 +178,7 @@ function useFileSystem(): () => void {
 async function main(): Promise<void> {
   const measures = chosenMeasures();
   const leaveFileSystem = useFileSystem();
+  const leaveCompaction = withoutCompaction();
   execFileSync('ip', ['link', 'set', 'lo', 'up']);
   // Making the large image takes a minute: its blobs stay for the next run.
   const registry = await startRegistry({ storeDir: join(ROOT, 'node_modules/.cache/bench-registry') });
@@ -209,6 +211,7 @@ async function main(): Promise<void> {
   } finally {
     await registry.stop();
     await rm(certificates, { recursive: true });
+    leaveCompaction();
     leaveFileSystem();
   }
   const run = report(results, versions, RESULTS);
