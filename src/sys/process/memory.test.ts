@@ -1,6 +1,25 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { getHeapStatistics } from 'node:v8';
+import { waitFor } from '../../../test/support/wait.js';
+import { collector } from './collector.js';
 import { releaseWhenIdle } from './memory.js';
+
+test('garbage that has become old is collected before the process has grown by much', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  t.after(releaseWhenIdle(() => true));
+  // The first release comes in any case.
+  for (const which of ['first', 'second']) {
+    const end = leaveOldGarbage();
+    let looks = 0;
+    await waitFor(`the ${which} collection`, () => {
+      t.mock.timers.tick(2500);
+      looks += 1;
+      assert.ok(looks < 40, 'V8 itself would find it by then');
+      return usedMiB() < end - 2;
+    });
+  }
+});
 
 test('memory is released when the process rests, every ten seconds, and else once a minute, or later', (t) => {
   let [usedMs, looks] = [300, 0];
@@ -35,3 +54,15 @@ test('memory is released when the process rests, every ten seconds, and else onc
   stop();
   assert.equal(lookedAtAfter(0), Infinity);
 });
+
+function usedMiB(): number {
+  return getHeapStatistics().used_heap_size / 2 ** 20;
+}
+
+/** Returns how much is in use then. Objects that two collections of the young generation find in use are old. */
+function leaveOldGarbage(): number {
+  const objects = Array.from({ length: 30_000 }, (_, index) => ({ index, text: `${index} of them` }));
+  for (let time = 0; time < 2; time++) collector()?.({ type: 'minor' });
+  assert.equal(objects.length, 30_000);
+  return usedMiB();
+}

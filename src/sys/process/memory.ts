@@ -1,4 +1,5 @@
 /** Giving memory back to the host once a busy time is over: V8 and the C library both keep what they once had. */
+import { getHeapStatistics } from 'node:v8';
 import { libc } from '../ffi/libc.js';
 import { collector } from './collector.js';
 import { releaseProgramPages } from './program-pages.js';
@@ -39,6 +40,11 @@ const INTERVAL_MS = 10_000;
 const LONGEST_WAIT_MS = 60_000;
 /** So much must have been added for a release to be worth its while. */
 const WORTHWHILE_BYTES = 8 << 20;
+/**
+ * The same for objects of this thread. Each transfer leaves some that two collections of the young generation found in
+ * use, half a megabyte for a pull of ten layers. V8 itself looks when they fill the heap that it began with.
+ */
+const WORTHWHILE_OBJECT_BYTES = 2 << 20;
 
 /**
  * Releases memory after busy times: whenever the daemon rests and has grown since the last release. One that never
@@ -47,14 +53,16 @@ const WORTHWHILE_BYTES = 8 << 20;
  * Returns what ends this.
  */
 export function releaseWhenIdle(mayRelease: (rests: boolean) => boolean): () => void {
-  const kept = { own: 0, mapped: 0 };
+  const kept = { own: 0, mapped: 0, objects: 0 };
   // The start itself is the first busy time. Clients often come at once, and a daemon that soon ends needs no release.
   let [usedMs, waitedMs] = [0, INTERVAL_MS];
   const check = async (): Promise<void> => {
     const now = await residentBytes();
     // Less than before means that threads have ended, whose memory lay between what is free now.
-    if (Math.abs(now.own - kept.own) > WORTHWHILE_BYTES) {
+    const objects = getHeapStatistics().used_heap_size;
+    if (Math.abs(now.own - kept.own) > WORTHWHILE_BYTES || objects > kept.objects + WORTHWHILE_OBJECT_BYTES) {
       releaseMemory();
+      kept.objects = getHeapStatistics().used_heap_size;
       kept.own = (await residentBytes()).own;
     }
     if (now.mapped > kept.mapped + WORTHWHILE_BYTES) {
