@@ -35,6 +35,8 @@ export const saveLoad: Measure = {
     return async () => {
       let save = 0;
       let load = 0;
+      // While memory is filled, the kernel frees files that were read once: the image would come from the disk, or not.
+      await cli(engine, 'save', reference);
       const peak = await peakResidentBytes(engine.pid, async () => {
         save = await timedWarm(() => cli(engine, 'save', '-o', archive, reference));
         await callJson(engine.socketPath, 'DELETE', `/images/${reference}?force=1`);
