@@ -50,7 +50,6 @@ export const EFFECTS: Readonly<Record<string, Effect>> = {
   },
   'masked and read-only': {
     script: "awk '{print $2, $3, $4}' /proc/mounts | grep -E '^/(proc|sys)' | sort",
-    why: 'Newer engines hide more.',
   },
   memory: { host: { Memory: 64_000_000 }, script: MEMORY },
   'memory and swap': {
