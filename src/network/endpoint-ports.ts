@@ -3,11 +3,14 @@ import { EngineError, messageOf } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
 import { forgetFlows } from '../sys/netlink/conntrack.js';
+import { mapParts } from '../text/list-parts.js';
+import { inTurns, type Parts } from '../text/turns.js';
 import type { Ports, Publishing } from './attachable-network.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
 import { HELD_ELSEWHERE, type HeldPort, type HoldOptions, holdPort, letGo } from './port-holder.js';
 import { type Family, familyOf } from './subnet.js';
+import { TriedNumbers } from './tried-numbers.js';
 import type { UnderWay } from './under-way.js';
 
 /** These addresses stand for every address of the host. */
@@ -86,7 +89,7 @@ export class EndpointPorts implements Ports {
 
   async #publish(held: readonly HeldPort[], { link }: Publishing): Promise<void> {
     this.#held = held;
-    this.#rules = rulesOf(held, link);
+    this.#rules = await inTurns(rulesOf(held, link));
     await this.options.firewall.publish(this.#rules);
     await this.#forget(this.#rules);
   }
@@ -111,7 +114,7 @@ export class EndpointPorts implements Ports {
   }
 
   /** Holds one port on the host by its sockets; families that are routed need none. */
-  async #holdOne({ routed }: Publishing, port: PortRequest): Promise<HeldPort[]> {
+  async #holdOne({ routed }: Publishing, port: PortRequest, tried?: TriedNumbers): Promise<HeldPort[]> {
     const { ipv4, ipv6 } = this.endpoint;
     const isWanted = (family: Family): boolean => port.hostIp === '' || familyOf(port.hostIp) === family;
     const direct = (
@@ -130,7 +133,7 @@ export class EndpointPorts implements Ports {
     // The other family is open at the container itself, so only this family is held.
     const [family] = families;
     const hostIp = port.hostIp === '' && direct.length > 0 && family ? ANY[family] : port.hostIp;
-    const held = await holdPort({ ...port, hostIp }, target, this.options);
+    const held = await holdPort({ ...port, hostIp }, target, this.options, tried);
     const isIpv6 = (one: HeldPort): number => Number(one.port.hostIp.includes(':'));
     return [...direct, ...held].sort((a, b) => isIpv6(a) - isIpv6(b));
   }
@@ -139,9 +142,10 @@ export class EndpointPorts implements Ports {
   async #hold(publishing: Publishing, ports: readonly PortRequest[]): Promise<HeldPort[]> {
     const { endpointId, dnsNames } = this.endpoint;
     const held: HeldPort[] = [];
+    const tried = new TriedNumbers();
     try {
       for (const port of ports)
-        held.push(...(await this.#holdOne(publishing, { ...port, hostIp: port.hostIp || publishing.address })));
+        held.push(...(await this.#holdOne(publishing, { ...port, hostIp: port.hostIp || publishing.address }, tried)));
       return held;
     } catch (error) {
       await letGo(held);
@@ -164,15 +168,14 @@ function openPort({ protocol, containerPort }: PortRequest, hostIp: string, cont
 }
 
 /** Returns the translations for the ports that the kernel can translate: both addresses are of one family. */
-function rulesOf(held: readonly HeldPort[], link: string): PortRule[] {
-  return held
-    .filter(({ port, containerIp }) => port.hostIp.includes(':') === containerIp.includes(':'))
-    .map(({ port, containerIp }) => ({
-      bridge: link,
-      protocol: port.protocol,
-      hostIp: port.hostIp,
-      hostPort: port.hostPort,
-      containerIp,
-      containerPort: port.containerPort,
-    }));
+function* rulesOf(held: readonly HeldPort[], link: string): Parts<PortRule[]> {
+  const translated = held.filter(({ port, containerIp }) => port.hostIp.includes(':') === containerIp.includes(':'));
+  return yield* mapParts(translated, ({ port, containerIp }) => ({
+    bridge: link,
+    protocol: port.protocol,
+    hostIp: port.hostIp,
+    hostPort: port.hostPort,
+    containerIp,
+    containerPort: port.containerPort,
+  }));
 }

@@ -12,6 +12,7 @@ import { packConnections, unpackConnections } from './moved-connections.js';
 import { turn } from '../text/turns.js';
 import type { OuterPort, OuterPorts } from './outer-ports.js';
 import type { MovedConnection } from './proxied-connection.js';
+import { TriedNumbers } from './tried-numbers.js';
 import type { UnderWay } from './under-way.js';
 import { proxyTcp, proxyUdp, type Proxy } from './userland-proxy.js';
 
@@ -63,14 +64,16 @@ const PAIR_ATTEMPTS = 16;
  * families. A container may want thousands, and each may try a range that is taken, so this shares the thread. Throws
  * internal with the Engine API's text `Bind for A:P failed: port is already allocated`, or `failed to bind host port
  * for …` if the port is not simply taken; nothing is held then.
+ * @param tried has the numbers that other ports of the container have tried.
  */
-export async function holdPort(wanted: PortRequest, target: PortTarget, options: HoldOptions): Promise<HeldPort[]> {
+export async function holdPort(
+  wanted: PortRequest,
+  target: PortTarget,
+  options: HoldOptions,
+  tried = new TriedNumbers(),
+): Promise<HeldPort[]> {
   const addresses = wanted.hostIp === '' ? anyAddress(target, options.userlandProxy) : [wanted.hostIp];
-  const last = wanted.hostPortEnd ?? wanted.hostPort;
-  const choices =
-    wanted.hostPort === 0
-      ? Array.from({ length: PAIR_ATTEMPTS }, () => 0)
-      : Array.from({ length: last - wanted.hostPort + 1 }, (_, index) => wanted.hostPort + index);
+  const choices = wanted.hostPort === 0 ? Array.from({ length: PAIR_ATTEMPTS }, () => 0) : tried.choices(wanted);
   let failure: unknown;
   for (const hostPort of choices) {
     await turn();
