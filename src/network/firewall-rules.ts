@@ -1,5 +1,7 @@
 /** The firewall as data: what becomes of which packets, in the words of no program that writes rules. */
 import { isIPv4 } from 'node:net';
+import { mapParts } from '../text/list-parts.js';
+import type { Parts } from '../text/turns.js';
 import type { GatewayMode } from './gateway-mode.js';
 import type { Family } from './subnet.js';
 
@@ -124,8 +126,8 @@ interface BridgeHere extends BridgeRules {
   readonly mode: GatewayMode;
 }
 
-/** Returns the rules of one family. */
-export function rulesOf(ruleset: Ruleset, family: Family): RuleStages {
+/** Returns the rules of one family. There may be thousands of ports, so this is done in parts. */
+export function* rulesOf(ruleset: Ruleset, family: Family): Parts<RuleStages> {
   const { userlandProxy, bridged, bridges, ports } = ruleset;
   const here = bridges.flatMap((rules): BridgeHere[] =>
     rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family], mode: rules.modes[family] }],
@@ -141,13 +143,19 @@ export function rulesOf(ruleset: Ruleset, family: Family): RuleStages {
       : here.filter(({ interContainer }) => interContainer).map(({ bridge }) => bridge),
   );
   const open = here.filter(({ internal }) => !internal);
+  const into: Rule[][] = [];
+  for (const bridge of here) into.push(yield* inRules(bridge, ruleset, allPorts, family));
+  const ownMasks = yield* mapParts(
+    portsHere.filter(({ bridge }) => keepers.has(bridge)),
+    selfRule,
+  );
   return {
     in: [
       ...here
         .filter(({ internal }) => internal)
         .map(({ bridge }): Rule => ({ from: is(bridge), to: not(bridge), verdict: DROP })),
       ...open.map(({ bridge }): Rule => ({ to: is(bridge), flow: 'answer', verdict: ACCEPT })),
-      ...here.flatMap((bridge) => inRules(bridge, ruleset, allPorts, family)),
+      ...into.flat(),
     ],
     out: open.map(({ bridge }) => ({ from: is(bridge), to: not(bridge), verdict: ACCEPT })),
     host: reachesLoopback(userlandProxy, family)
@@ -158,24 +166,25 @@ export function rulesOf(ruleset: Ruleset, family: Family): RuleStages {
           verdict: DROP,
         }))
       : undefined,
-    ports: portsHere.flatMap((port) => portRule(port, userlandProxy)),
+    ports: (yield* mapParts(portsHere, (port) => portRule(port, userlandProxy))).flat(),
     masks: [
       ...here
         .filter(({ bridge }) => !routed.has(bridge))
         .flatMap((rules) => maskRules(rules, { userlandProxy, isKeeper: keepers.has(rules.bridge), family })),
-      ...portsHere.filter(({ bridge }) => keepers.has(bridge)).map(selfRule),
+      ...ownMasks,
     ],
   };
 }
 
 /** Returns the rules for packets to the containers of a bridge. */
-function inRules(
+function* inRules(
   { bridge, interContainer, internal, mode }: BridgeHere,
   { links, directRouting }: Ruleset,
   ports: readonly PortRule[],
   family: Family,
-): Rule[] {
+): Parts<Rule[]> {
   const to = is(bridge);
+  const opened = !internal && (mode === 'routed' || directRouting) ? yield* openings(bridge, ports) : [];
   return [
     ...links.filter((link) => link.bridge === bridge && isIPv4(link.to) === (family === 4)).map(linkRule),
     { from: to, to, verdict: interContainer ? ACCEPT : DROP },
@@ -183,8 +192,8 @@ function inRules(
       ? []
       : mode === 'routed'
         ? // ICMP tells about the way to the ports.
-          [...openings(bridge, ports), { to, protocol: 'icmp', verdict: ACCEPT } as const]
-        : [{ to, flow: 'translated', verdict: ACCEPT } as const, ...(directRouting ? openings(bridge, ports) : [])]),
+          [...opened, { to, protocol: 'icmp', verdict: ACCEPT } as const]
+        : [{ to, flow: 'translated', verdict: ACCEPT } as const, ...opened]),
     // A port that was not published cannot be reached, whatever else the host lets pass.
     { to, verdict: mode === 'nat-unprotected' && !internal ? ACCEPT : DROP },
   ];
@@ -229,16 +238,17 @@ function linkRule({ bridge, from, to, protocol, port }: LinkRule): Rule {
 }
 
 /** Returns the rules that open published ports to whoever has a route to the containers of a bridge. */
-function openings(bridge: string, ports: readonly PortRule[]): Rule[] {
-  return ports
-    .filter((port) => port.bridge === bridge)
-    .map(({ protocol, containerIp, containerPort }) => ({
+function* openings(bridge: string, ports: readonly PortRule[]): Parts<Rule[]> {
+  return yield* mapParts(
+    ports.filter((port) => port.bridge === bridge),
+    ({ protocol, containerIp, containerPort }) => ({
       destination: is(alone(containerIp)),
       to: is(bridge),
       protocol,
       port: containerPort,
       verdict: ACCEPT,
-    }));
+    }),
+  );
 }
 
 /** Masks a container that reaches itself by way of the host; otherwise it would get packets from its own address. */

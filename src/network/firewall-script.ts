@@ -1,10 +1,18 @@
 /**
- * Makes the shortest script for `iptables-restore --noflush` that turns the kernel's rules into the wanted ones. Pure.
+ * Makes the shortest script for `iptables-restore --noflush` that turns the kernel's rules into the wanted ones. Pure,
+ * and done in parts where there may be thousands of rules.
  */
+import { mapParts } from '../text/list-parts.js';
+import type { Parts } from '../text/turns.js';
 import { USER_CHAIN, type Chain, type Jumps, type Table } from './iptables-rules.js';
 
 /** Chains of one family by table, each with its rules without `-A NAME`. */
 export type Tables = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
+
+/** The tables that have rules of ours. */
+const TABLES = ['filter', 'nat'] as const;
+/** So many lines are parsed together. */
+const LINES = 500;
 
 /**
  * The common beginning of several daemons' jumps for incoming packets: all of these come before any jump for outgoing
@@ -12,11 +20,12 @@ export type Tables = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>
  */
 const IN_STAGE = /^-j ENGINE-IN-/;
 
-/** Parses the output of `iptables-save`. */
-export function parseTables(saved: string): Tables {
+/** Parses the output of `iptables-save`, in parts: it has the rules of the whole machine. */
+export function* parseTables(saved: string): Parts<Tables> {
   const tables = new Map<string, Map<string, string[]>>();
   let chains = new Map<string, string[]>();
-  for (const line of saved.split('\n')) {
+  for (const [at, line] of saved.split('\n').entries()) {
+    if (at % LINES === 0) yield;
     if (line.startsWith('*')) tables.set(line.slice(1), (chains = new Map()));
     else if (line.startsWith(':')) chains.set(line.slice(1, line.indexOf(' ')), []);
     else if (line.startsWith('-A ')) {
@@ -32,13 +41,14 @@ export function parseTables(saved: string): Tables {
  * chains that the daemon may have made: of these, and of the rules that lead to them, it removes what is not wanted,
  * which an earlier run or version has left.
  */
-export function restoreScript(
+export function* restoreScript(
   current: Tables,
   chains: readonly Chain[],
   jumps: readonly Jumps[],
   names: readonly string[] = [],
-): string {
-  return script((table) => {
+): Parts<string> {
+  const made: TableLines[] = [];
+  for (const table of TABLES) {
     const here = current.get(table);
     const wanted = jumps.filter((jump) => jump.table === table);
     const stale = [...(here ?? [])]
@@ -54,19 +64,22 @@ export function restoreScript(
     const unused = names.filter((name) => here?.has(name) && !chains.some((chain) => chain.name === name));
     const needsUserChain =
       wanted.some(({ rules }) => rules.includes(`-j ${USER_CHAIN}`)) && here?.has(USER_CHAIN) !== true;
-    const edits = chains
-      .filter((chain) => chain.table === table)
-      .map(({ name, rules }) => chainEdit(name, here?.get(name), rules));
-    return [
+    const edits: ChainEdit[] = [];
+    for (const chain of chains)
+      if (chain.table === table) edits.push(yield* chainEdit(chain.name, here?.get(chain.name), chain.rules));
+    const lines = [
       // The chain is not declared, because that would empty it if somebody had made it meanwhile.
       ...(needsUserChain ? [`-N ${USER_CHAIN}`] : []),
       ...edits.flatMap(({ declare }) => declare),
-      ...edits.flatMap(({ lines }) => lines),
+      ...edits.flatMap((edit) => edit.lines),
       ...stale.flatMap(({ chain, rules }) => rules.map((rule) => `-D ${chain} ${rule}`)),
       ...wanted.flatMap(({ chain, rules }) => jumpEdit(chain, left(chain), rules)),
       ...removal(unused),
     ];
-  });
+    made.push({ table, lines });
+    yield;
+  }
+  return script(made);
 }
 
 /**
@@ -74,7 +87,7 @@ export function restoreScript(
  * else uses it.
  */
 export function removalScript(current: Tables, names: readonly string[]): string {
-  return script((table) => {
+  const linesOf = (table: Table): string[] => {
     const here = current.get(table);
     if (!here) return [];
     const ours = names.filter((name) => here.has(name));
@@ -95,7 +108,8 @@ export function removalScript(current: Tables, names: readonly string[]): string
       ),
       ...removal(gone),
     ];
-  });
+  };
+  return script(TABLES.map((table) => ({ table, lines: linesOf(table) })));
 }
 
 function removal(chains: readonly string[]): string[] {
@@ -104,43 +118,50 @@ function removal(chains: readonly string[]): string[] {
 
 /** Returns the chain that a rule leads to, if nothing follows its name, as in all rules that lead to a chain. */
 function targetOf(rule: string): string | undefined {
-  const [verb, chain] = rule.split(' ').slice(-2);
-  return verb === '-j' || verb === '-g' ? chain : undefined;
+  const end = rule.lastIndexOf(' ');
+  const verb = rule.slice(Math.max(0, end - 2), end);
+  const isAlone = end === 2 || rule[end - 3] === ' ';
+  return isAlone && (verb === '-j' || verb === '-g') ? rule.slice(end + 1) : undefined;
 }
 
-function script(linesOf: (table: Table) => string[]): string {
-  return (['filter', 'nat'] as const)
-    .flatMap((table) => {
-      const lines = linesOf(table);
-      return lines.length === 0 ? [] : [`*${table}`, ...lines, 'COMMIT'];
-    })
+interface TableLines {
+  readonly table: Table;
+  readonly lines: readonly string[];
+}
+
+function script(tables: readonly TableLines[]): string {
+  return tables
+    .flatMap(({ table, lines }) => (lines.length === 0 ? [] : [`*${table}`, ...lines, 'COMMIT']))
     .map((line) => `${line}\n`)
     .join('');
+}
+
+interface ChainEdit {
+  readonly declare: readonly string[];
+  readonly lines: readonly string[];
 }
 
 /**
  * Returns the lines that change one chain. Where it is enough, old rules are deleted and new ones appended; else the
  * chain is written anew, in one step.
  */
-function chainEdit(
-  name: string,
-  current: readonly string[] | undefined,
-  wanted: readonly string[],
-): { readonly declare: string[]; readonly lines: string[] } {
+function* chainEdit(name: string, current: readonly string[] | undefined, wanted: readonly string[]): Parts<ChainEdit> {
+  const add = (rule: string): string => `-A ${name} ${rule}`;
   if (current) {
     const wantedSet = new Set(wanted);
+    yield;
     const kept = current.filter((rule) => wantedSet.has(rule));
+    yield;
     if (kept.every((rule, index) => rule === wanted[index]) && new Set(current).size === current.length) {
+      yield;
+      const gone = current.filter((rule) => !wantedSet.has(rule));
       return {
         declare: [],
-        lines: [
-          ...current.filter((rule) => !wantedSet.has(rule)).map((rule) => `-D ${name} ${rule}`),
-          ...wanted.slice(kept.length).map((rule) => `-A ${name} ${rule}`),
-        ],
+        lines: [...gone.map((rule) => `-D ${name} ${rule}`), ...(yield* mapParts(wanted.slice(kept.length), add))],
       };
     }
   }
-  return { declare: [`:${name} - [0:0]`], lines: wanted.map((rule) => `-A ${name} ${rule}`) };
+  return { declare: [`:${name} - [0:0]`], lines: yield* mapParts(wanted, add) };
 }
 
 /**

@@ -124,6 +124,7 @@ export class Firewall {
       apply: () => {
         for (const port of ports) this.#ports.add(port);
         // A container of an earlier run no longer has the port, but its rule would win because it comes first.
+        if (this.#inherited.length === 0) return;
         const taken = new Set(ports.map(hostPortOf));
         this.#inherited = this.#inherited.filter((rule) => !taken.has(hostPortOf(rule)));
       },

@@ -1,4 +1,5 @@
 /** Writes the firewall's rules by the commands of iptables. */
+import { inTurns } from '../text/turns.js';
 import type { FirewallBackend, InheritedRule } from './firewall-backend.js';
 import type { Ruleset } from './firewall-rules.js';
 import { removalScript, restoreScript, type Tables } from './firewall-script.js';
@@ -42,9 +43,10 @@ export class IptablesBackend implements FirewallBackend {
   }
 
   async write(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Promise<boolean> {
-    const chains = this.#chains(family, ruleset, inherited);
+    const chains = await this.#chains(family, ruleset, inherited);
     const jumps = jumpsOf(ruleset, family);
-    const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps, chainsOfTag(this.tag));
+    const known = this.#known.get(family) ?? new Map();
+    const script = await inTurns(restoreScript(known, chains, jumps, chainsOfTag(this.tag)));
     if (script === '') return false;
     await applyScript(family, script);
     // The kernel has taken all of it, so the wanted rules are the kernel's.
@@ -77,9 +79,10 @@ export class IptablesBackend implements FirewallBackend {
   }
 
   /** Returns the wanted rules, including translations that wait for their containers. */
-  #chains(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Chain[] {
-    if (inherited.length === 0) return chainsOf(ruleset, family);
-    return chainsOf(ruleset, family).map((chain) =>
+  async #chains(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Promise<Chain[]> {
+    const chains = await inTurns(chainsOf(ruleset, family));
+    if (inherited.length === 0) return chains;
+    return chains.map((chain) =>
       chain.name === dnatChain(this.tag)
         ? { ...chain, rules: [...new Set([...inherited.map(({ text }) => text), ...chain.rules])] }
         : chain,

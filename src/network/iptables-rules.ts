@@ -3,6 +3,8 @@
  * the chains contain the daemon's tag, so several daemons can share a host.
  */
 import { isIPv4 } from 'node:net';
+import { mapParts } from '../text/list-parts.js';
+import type { Parts } from '../text/turns.js';
 import { reachesLoopback, rulesOf, type Match, type Rule, type Ruleset, type Verdict } from './firewall-rules.js';
 import type { Family } from './subnet.js';
 
@@ -42,22 +44,21 @@ export function chainsOfTag(tag: string): readonly string[] {
   return Object.values(chainNames(tag));
 }
 
-/** Returns our chains and their contents for one family. */
-export function chainsOf(ruleset: Ruleset, family: Family): Chain[] {
+/** Returns our chains and their contents for one family, in parts: there may be thousands of rules. */
+export function* chainsOf(ruleset: Ruleset, family: Family): Parts<Chain[]> {
   const names = chainNames(ruleset.tag);
-  const stages = rulesOf(ruleset, family);
+  const stages = yield* rulesOf(ruleset, family);
   // The same rule twice could not be told apart in the kernel.
-  const chain = (table: Table, name: string, rules: readonly Rule[]): Chain => ({
-    table,
-    name,
-    rules: [...new Set(rules.map((rule) => ruleText(rule, family)))],
-  });
+  const chain = function* (table: Table, name: string, rules: readonly Rule[]): Parts<Chain> {
+    const texts = yield* mapParts(rules, (rule) => ruleText(rule, family));
+    return { table, name, rules: [...new Set(texts)] };
+  };
   return [
-    chain('filter', names.in, stages.in),
-    ...(stages.host ? [chain('filter', names.host, stages.host)] : []),
-    chain('filter', names.out, stages.out),
-    chain('nat', names.dnat, stages.ports),
-    chain('nat', names.snat, stages.masks),
+    yield* chain('filter', names.in, stages.in),
+    ...(stages.host ? [yield* chain('filter', names.host, stages.host)] : []),
+    yield* chain('filter', names.out, stages.out),
+    yield* chain('nat', names.dnat, stages.ports),
+    yield* chain('nat', names.snat, stages.masks),
   ];
 }
 

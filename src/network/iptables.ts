@@ -5,6 +5,7 @@ import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
 import { lacksNftTable } from '../sys/netlink/netfilter.js';
 import { findOnPath } from '../sys/process/on-path.js';
 import { runProgram } from '../sys/process/spawn.js';
+import { inTurns } from '../text/turns.js';
 import { parseTables, type Tables } from './firewall-script.js';
 import type { Family } from './subnet.js';
 
@@ -32,7 +33,7 @@ export async function readTables(family: Family, legacy: boolean): Promise<Found
   const areNone = !legacy && findOnPath(program) !== undefined && TABLES.every((name) => lacksNftTable(family, name));
   const saved = areNone ? '' : await run(program, [], '');
   const filter = saved.split('\n*').find((table) => /^\*?filter\n/.test(table)) ?? '';
-  return { tables: parseTables(saved), dropsForwarded: filter.includes('\n:FORWARD DROP ') };
+  return { tables: await inTurns(parseTables(saved)), dropsForwarded: filter.includes('\n:FORWARD DROP ') };
 }
 
 /** Returns the command that makes the policy accept packets that are not for the host. */

@@ -1,14 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { type Parts, whole } from '../text/turns.js';
 import { AddressPool } from './address-pool.js';
 import { behindResolver, hostsFile, resolvConfFile } from './files.js';
 import type { Ruleset } from './firewall-rules.js';
-import { parseTables, removalScript, restoreScript } from './firewall-script.js';
+import { parseTables, removalScript, restoreScript, type Tables } from './firewall-script.js';
 import { chooseSubnet, localSubnet } from './free-subnet.js';
 import { parseResolvConf } from './host-dns.js';
-import { chainsOf, chainsOfTag, jumpsOf } from './iptables-rules.js';
+import { type Chain, chainsOf, chainsOfTag, jumpsOf } from './iptables-rules.js';
 import { contains, covers, formatSubnet, overlaps, parseSubnet, toAddress, toNumber } from './subnet.js';
 
+const chainsFor = (...input: Parameters<typeof chainsOf>): Chain[] => whole(chainsOf(...input));
+const parsed = (saved: string): Tables => whole(parseTables(saved));
+const restored = (...input: Parameters<typeof restoreScript>): string => whole(restoreScript(...input));
 const ID = '0123456789abcdef';
 
 test('subnets of both families', () => {
@@ -116,7 +120,7 @@ const ruleset: Ruleset = {
 };
 
 test('with direct routing, published ports are open at the addresses of containers, too', () => {
-  const rules = chainsOf({ ...ruleset, directRouting: true }, 4)[0]?.rules ?? [];
+  const rules = chainsFor({ ...ruleset, directRouting: true }, 4)[0]?.rules ?? [];
   const at = rules.indexOf('-o e1 -m conntrack --ctstate DNAT -j ACCEPT');
   assert.deepEqual(rules.slice(at + 1, at + 5), [
     '-d 10.1.0.2/32 -o e1 -p tcp -m tcp --dport 80 -j ACCEPT',
@@ -127,7 +131,7 @@ test('with direct routing, published ports are open at the addresses of containe
 });
 
 test('rules of bridges and ports', () => {
-  const [into, out, dnat, snat] = chainsOf(ruleset, 4);
+  const [into, out, dnat, snat] = chainsFor(ruleset, 4);
   assert.deepEqual(into?.rules, [
     '-i in ! -o in -j DROP',
     '-o e1 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT',
@@ -146,7 +150,7 @@ test('rules of bridges and ports', () => {
     '-s 10.1.0.0/16 ! -o e1 -j MASQUERADE',
     '-s 10.1.0.0/16 -o e1 -m conntrack --ctstate DNAT -j MASQUERADE',
   ]);
-  const unproxied = chainsOf({ ...ruleset, userlandProxy: false }, 4);
+  const unproxied = chainsFor({ ...ruleset, userlandProxy: false }, 4);
   assert.deepEqual(unproxied.find(({ name }) => name.startsWith('ENGINE-HOST'))?.rules, [
     '-d 127.0.0.0/8 -i e1 -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP',
     '-d 127.0.0.0/8 -i in -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP',
@@ -156,7 +160,7 @@ test('rules of bridges and ports', () => {
     '-d 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.0.2:80',
   );
   const masks = (bridged: readonly (4 | 6)[], interContainer: boolean): readonly string[] | undefined =>
-    chainsOf(
+    chainsFor(
       {
         ...ruleset,
         userlandProxy: false,
@@ -183,13 +187,39 @@ test('rules of bridges and ports', () => {
     assert.deepEqual(masks(bridged, interContainer), [
       '-s 10.1.0.0/16 -o e1 -m conntrack --ctstate DNAT -j MASQUERADE',
     ]);
-  assert.deepEqual(chainsOf(ruleset, 6)[0]?.rules, ['-i in ! -o in -j DROP', '-i in -o in -j ACCEPT', '-o in -j DROP']);
+  assert.deepEqual(chainsFor(ruleset, 6)[0]?.rules, [
+    '-i in ! -o in -j DROP',
+    '-i in -o in -j ACCEPT',
+    '-o in -j DROP',
+  ]);
+});
+
+test('the rules of thousands of ports are made, compared and parsed in parts', () => {
+  const ports = Array.from({ length: 4000 }, (_, at) => ({
+    bridge: 'e1',
+    protocol: 'tcp' as const,
+    containerIp: '10.1.0.2',
+    hostIp: '0.0.0.0',
+    containerPort: at,
+    hostPort: at,
+  }));
+  /** A part is done between two of these. */
+  const pauses = (work: Parts<unknown>): number => {
+    let count = 0;
+    while (work.next().done !== true) count++;
+    return count;
+  };
+  assert.ok(pauses(chainsOf({ ...ruleset, ports }, 4)) >= 40);
+  const chains = chainsFor({ ...ruleset, ports }, 4);
+  const first = restored(new Map(), chains, []);
+  assert.ok(pauses(restoreScript(new Map(), chains, [])) >= 20);
+  assert.ok(pauses(parseTables(first)) >= 8);
 });
 
 test('the way from the kernel to what is wanted', () => {
-  const chains = chainsOf(ruleset, 4);
+  const chains = chainsFor(ruleset, 4);
   const jumps = jumpsOf(ruleset, 4);
-  const first = restoreScript(new Map(), chains, jumps);
+  const first = restored(new Map(), chains, jumps);
   assert.match(first, /^\*filter\n-N ENGINE-USER\n:ENGINE-IN-e1 - \[0:0\]\n/);
   const wanted = '-I FORWARD 1 -j ENGINE-USER\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 3 -j ENGINE-OUT-e1\n';
   assert.ok(first.includes(`${wanted}COMMIT\n*nat\n`));
@@ -218,18 +248,18 @@ test('the way from the kernel to what is wanted', () => {
       '',
     ].join('\n');
   const ours = ['-j ENGINE-USER', '-j ENGINE-IN-e1', '-j ENGINE-OUT-e1'];
-  assert.equal(restoreScript(parseTables(saved('e1', [...ours, '-j REJECT'])), chains, jumps), '');
+  assert.equal(restored(parsed(saved('e1', [...ours, '-j REJECT'])), chains, jumps), '');
   // Another daemon's jump for incoming packets stays before ours for outgoing ones, foreign rules after them.
   assert.match(
-    restoreScript(
-      parseTables(saved('e1', ['-j ENGINE-USER', '-j ENGINE-IN-e2', '-j ENGINE-OUT-e2', '-j REJECT'])),
+    restored(
+      parsed(saved('e1', ['-j ENGINE-USER', '-j ENGINE-IN-e2', '-j ENGINE-OUT-e2', '-j REJECT'])),
       chains,
       jumps,
     ),
     /^\*filter\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 4 -j ENGINE-OUT-e1\nCOMMIT\n$/,
   );
   // One port more and one less: two lines; the other rules are not touched.
-  const changed = chainsOf(
+  const changed = chainsFor(
     {
       ...ruleset,
       ports: [
@@ -240,23 +270,19 @@ test('the way from the kernel to what is wanted', () => {
     4,
   );
   assert.equal(
-    restoreScript(parseTables(saved('e1', ours)), changed, jumps),
+    restored(parsed(saved('e1', ours)), changed, jumps),
     '*nat\n-D ENGINE-DNAT-e1 ! -i e1 -p udp -m udp --dport 5300 -j DNAT --to-destination 10.1.0.2:53\n' +
       '-A ENGINE-DNAT-e1 ! -i e1 -p tcp -m tcp --dport 2 -j DNAT --to-destination 10.1.0.3:1\nCOMMIT\n',
   );
   // An earlier version has led more packets to our ports; an operator has led some to a chain of their own.
   const older = ['-A PREROUTING -m addrtype --dst-type LOCAL -j ENGINE-DNAT-e1', '-A PREROUTING -p tcp -j MINE'];
   assert.equal(
-    restoreScript(parseTables(saved('e1', ours, older)), chains, jumps, chainsOfTag('e1')),
+    restored(parsed(saved('e1', ours, older)), chains, jumps, chainsOfTag('e1')),
     '*nat\n-D PREROUTING -m addrtype --dst-type LOCAL -j ENGINE-DNAT-e1\nCOMMIT\n',
   );
   // A foreign rule in one of our chains: the chain is written anew, in the same step.
   assert.match(
-    restoreScript(
-      parseTables(saved('e1', ours, ['-A ENGINE-SNAT-e1 -j ACCEPT', '-A ENGINE-SNAT-e1 -j ACCEPT'])),
-      chains,
-      jumps,
-    ),
+    restored(parsed(saved('e1', ours, ['-A ENGINE-SNAT-e1 -j ACCEPT', '-A ENGINE-SNAT-e1 -j ACCEPT'])), chains, jumps),
     /^\*nat\n:ENGINE-SNAT-e1 - \[0:0\]\n-A ENGINE-SNAT-e1 /,
   );
 });
@@ -265,7 +291,7 @@ test('what is ours goes, what operators and other daemons have stays', () => {
   const names = chainsOfTag('e1');
   const removal = (filter: string): string =>
     removalScript(
-      parseTables(
+      parsed(
         '*filter\n:FORWARD ACCEPT [0:0]\n:ENGINE-USER - [0:0]\n:ENGINE-IN-e1 - [0:0]\n' +
           `-A FORWARD -j ENGINE-USER\n-A FORWARD -j ENGINE-IN-e1\n${filter}COMMIT\n`,
       ),

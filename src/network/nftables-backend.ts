@@ -1,4 +1,5 @@
 /** Writes the firewall's rules by nft. */
+import { inTurns } from '../text/turns.js';
 import { internal } from '../errors/engine-error.js';
 import type { FirewallBackend, InheritedRule } from './firewall-backend.js';
 import type { Ruleset } from './firewall-rules.js';
@@ -45,12 +46,14 @@ export class NftablesBackend implements FirewallBackend {
   }
 
   async write(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Promise<boolean> {
-    const chains = nftChains(ruleset, family, this.#comments[family]).map((chain) =>
-      chain.name === PORTS_CHAIN
+    const own = await inTurns(nftChains(ruleset, family, this.#comments[family]));
+    const chains = own.map((chain) =>
+      chain.name === PORTS_CHAIN && inherited.length > 0
         ? { ...chain, rules: distinct([...inherited.map(({ text }) => text), ...chain.rules]) }
         : chain,
     );
-    const script = tableScript(this.#table, family, this.#known.get(family) ?? new Map(), chains);
+    const known = this.#known.get(family) ?? new Map();
+    const script = await inTurns(tableScript(this.#table, family, known, chains));
     if (script === '') return false;
     await applyNftScript(script);
     this.#known.set(family, new Map(chains.map(({ name, rules }) => [name, rules])));

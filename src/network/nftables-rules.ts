@@ -5,6 +5,8 @@
  */
 import { createHash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
+import { mapParts } from '../text/list-parts.js';
+import type { Parts } from '../text/turns.js';
 import { rulesOf, type Match, type Rule, type Ruleset, type Verdict } from './firewall-rules.js';
 import type { Family } from './subnet.js';
 
@@ -61,31 +63,34 @@ function commented(rule: string): string {
   return `${rule} comment "engine-${createHash('sha256').update(rule).digest('hex').slice(0, 24)}"`;
 }
 
-/** Returns our chains and their contents for one family. */
-export function nftChains(ruleset: Ruleset, family: Family, comments = new RuleComments()): NftChain[] {
+/** Returns our chains and their contents for one family, in parts: there may be thousands of rules. */
+export function* nftChains(ruleset: Ruleset, family: Family, comments = new RuleComments()): Parts<NftChain[]> {
   comments.begin();
-  const { in: into, out, host, ports, masks } = rulesOf(ruleset, family);
+  const { in: into, out, host, ports, masks } = yield* rulesOf(ruleset, family);
   // A rule that is there twice is written once.
-  const identified = (rules: readonly string[]): string[] => [...new Set(rules)].map((rule) => comments.add(rule));
-  const texts = (rules: readonly Rule[]): string[] => identified(rules.map((rule) => ruleText(rule, family)));
+  const identified = (rules: readonly string[]): Parts<string[]> =>
+    mapParts(new Set(rules), (rule) => comments.add(rule));
+  const texts = function* (rules: readonly Rule[]): Parts<string[]> {
+    return yield* identified(yield* mapParts(rules, (rule) => ruleText(rule, family)));
+  };
   const toPorts = `fib daddr type local jump ${PORTS_CHAIN}`;
   const notLoopback = family === 4 ? 'ip daddr != 127.0.0.0/8 ' : 'ip6 daddr != ::1 ';
   return [
-    { name: PORTS_CHAIN, rules: texts(ports) },
-    { name: 'forward', hook: 'type filter hook forward priority 0', rules: texts([...into, ...out]) },
-    ...(host ? [{ name: 'input', hook: 'type filter hook input priority 0', rules: texts(host) }] : []),
+    { name: PORTS_CHAIN, rules: yield* texts(ports) },
+    { name: 'forward', hook: 'type filter hook forward priority 0', rules: yield* texts([...into, ...out]) },
+    ...(host ? [{ name: 'input', hook: 'type filter hook input priority 0', rules: yield* texts(host) }] : []),
     // A container, or a neighbour of the host, may send what it likes to loopback: no port there is theirs.
     {
       name: 'prerouting',
       hook: 'type nat hook prerouting priority -100',
-      rules: identified([`${notLoopback}${toPorts}`]),
+      rules: yield* identified([`${notLoopback}${toPorts}`]),
     },
     {
       name: 'output',
       hook: 'type nat hook output priority -100',
-      rules: identified([`${ruleset.userlandProxy || family === 6 ? notLoopback : ''}${toPorts}`]),
+      rules: yield* identified([`${ruleset.userlandProxy || family === 6 ? notLoopback : ''}${toPorts}`]),
     },
-    { name: 'postrouting', hook: 'type nat hook postrouting priority 100', rules: texts(masks) },
+    { name: 'postrouting', hook: 'type nat hook postrouting priority 100', rules: yield* texts(masks) },
   ];
 }
 

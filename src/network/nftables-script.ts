@@ -1,15 +1,24 @@
-/** Makes the shortest script for `nft -f` that turns a table of the kernel into the wanted one. Pure. */
+/**
+ * Makes the shortest script for `nft -f` that turns a table of the kernel into the wanted one. Pure, and done in parts
+ * where there may be thousands of rules.
+ */
+import type { Parts } from '../text/turns.js';
 import { CHAIN_NAMES, familyName, type NftChain } from './nftables-rules.js';
 import type { Family } from './subnet.js';
 
 /** Chains of a table, each with its rules as nft prints them. */
 export type NftTable = ReadonlyMap<string, readonly string[]>;
 
+/** So many rules are looked at together. */
+const RULES = 500;
+
 /** Parses the output of `nft list table`. */
-export function parseTable(listing: string): NftTable {
+export function* parseTable(listing: string): Parts<NftTable> {
   const table = new Map<string, string[]>();
   let rules: string[] | undefined;
-  for (const line of listing.split('\n').map((each) => each.trim())) {
+  for (const [at, text] of listing.split('\n').entries()) {
+    if (at % RULES === 0) yield;
+    const line = text.trim();
     if (line.startsWith('chain ') && line.endsWith(' {')) {
       rules = [];
       table.set(line.slice('chain '.length, -' {'.length), rules);
@@ -26,11 +35,17 @@ export function identity(rule: string): string {
 }
 
 /** Returns the script that makes the table's chains the wanted ones; '' when there is nothing to do. */
-export function tableScript(name: string, family: Family, current: NftTable, chains: readonly NftChain[]): string {
+export function* tableScript(
+  name: string,
+  family: Family,
+  current: NftTable,
+  chains: readonly NftChain[],
+): Parts<string> {
   const table = `${familyName(family)} ${name}`;
   const wanted = new Set(chains.map((chain) => chain.name));
   const stale = [...current.keys()].filter((chain) => CHAIN_NAMES.has(chain) && !wanted.has(chain));
-  const edits = chains.map((chain) => chainEdit(current.get(chain.name), chain));
+  const edits: ChainEdit[] = [];
+  for (const chain of chains) edits.push(yield* chainEdit(current.get(chain.name), chain));
   if (edits.every(({ isNew, rules }) => !isNew && rules.length === 0) && stale.length === 0) return '';
   return [
     `add table ${table}`,
@@ -46,16 +61,24 @@ export function tableScript(name: string, family: Family, current: NftTable, cha
     .join('');
 }
 
+interface ChainEdit {
+  readonly name: string;
+  readonly isNew: boolean;
+  readonly rules: readonly string[];
+}
+
 /**
  * Returns the rules to add to a chain. Where they do not come after those that are there, the chain `isNew`: it is
  * emptied and written as a whole, in the same transaction.
  */
-function chainEdit(
-  current: readonly string[] | undefined,
-  { name, rules }: NftChain,
-): { readonly name: string; readonly isNew: boolean; readonly rules: readonly string[] } {
-  const isKept = current?.every((rule, index) => identity(rule) === identity(rules[index] ?? '')) === true;
-  return { name, isNew: !isKept, rules: isKept ? rules.slice(current.length) : rules };
+function* chainEdit(current: readonly string[] | undefined, { name, rules }: NftChain): Parts<ChainEdit> {
+  let isKept = current !== undefined;
+  for (const [index, rule] of (current ?? []).entries()) {
+    isKept = identity(rule) === identity(rules[index] ?? '');
+    if (!isKept) break;
+    if (index % RULES === 0) yield;
+  }
+  return { name, isNew: !isKept, rules: isKept ? rules.slice(current?.length) : rules };
 }
 
 /** Returns the script that removes a table, whether it is there or not. */

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Ruleset } from './firewall-rules.js';
+import { whole } from '../text/turns.js';
 import { bridgeNameProblem } from './bridge-name.js';
-import { nftChains, RuleComments, tableName } from './nftables-rules.js';
+import { type NftChain, nftChains, RuleComments, tableName } from './nftables-rules.js';
 import { identity, parseTable, tableScript, type NftTable } from './nftables-script.js';
 
+const chainsOf = (...input: Parameters<typeof nftChains>): NftChain[] => whole(nftChains(...input));
 const modes = { 4: 'nat', 6: 'nat' } as const;
 const bridge = { masquerade: true, sources: {}, interContainer: false, internal: false, modes };
 const ruleset: Ruleset = {
@@ -26,7 +28,7 @@ const ruleset: Ruleset = {
 const WITHOUT_COMMENT = / comment "engine-[0-9a-f]{24}"$/;
 /** Rules of a chain without their comments, which all of them must have. */
 function plain(family: 4 | 6, name: string, changes: Partial<Ruleset> = {}): readonly string[] | undefined {
-  return nftChains({ ...ruleset, ...changes }, family)
+  return chainsOf({ ...ruleset, ...changes }, family)
     .find((chain) => chain.name === name)
     ?.rules.map((rule) => {
       assert.match(rule, WITHOUT_COMMENT);
@@ -36,7 +38,7 @@ function plain(family: 4 | 6, name: string, changes: Partial<Ruleset> = {}): rea
 
 /** A table as nft lists it: in other words than those it was given, but with the comments. */
 function listed(): string {
-  const chains = nftChains(ruleset, 4).map(({ name, hook, rules }) => {
+  const chains = chainsOf(ruleset, 4).map(({ name, hook, rules }) => {
     const heading = hook === undefined ? '' : `\t\t${hook}; policy accept;\n`;
     const lines = rules.map((rule) => `\t\t${rule.replace('{ established, related }', '0x2,0x4')}\n`);
     return `\tchain ${name} {\n${heading}${lines.join('')}\t}\n`;
@@ -45,7 +47,7 @@ function listed(): string {
 }
 
 const script = (current: NftTable, wanted: Ruleset = ruleset): string =>
-  tableScript('engine-bridges-e1', 4, current, nftChains(wanted, 4));
+  whole(tableScript('engine-bridges-e1', 4, current, chainsOf(wanted, 4)));
 
 test('rules of bridges and ports in the words of nft', () => {
   assert.deepEqual(plain(4, 'forward'), [
@@ -75,7 +77,22 @@ test('rules of bridges and ports in the words of nft', () => {
 test('comments that are kept from one change to the next are those that would be made anew', () => {
   const comments = new RuleComments();
   for (const ports of [ruleset.ports, [], ruleset.ports, ruleset.ports.map((port) => ({ ...port, hostPort: 9 }))])
-    assert.deepEqual(nftChains({ ...ruleset, ports }, 4, comments), nftChains({ ...ruleset, ports }, 4));
+    assert.deepEqual(chainsOf({ ...ruleset, ports }, 4, comments), chainsOf({ ...ruleset, ports }, 4));
+});
+
+test('the rules of thousands of ports are made in parts', () => {
+  const ports = Array.from({ length: 4000 }, (_, at) => ({
+    bridge: 'e1',
+    protocol: 'tcp' as const,
+    containerIp: '10.1.0.2',
+    hostIp: '0.0.0.0',
+    containerPort: at,
+    hostPort: at,
+  }));
+  const work = nftChains({ ...ruleset, ports }, 4);
+  let pauses = 0;
+  while (work.next().done !== true) pauses++;
+  assert.ok(pauses >= 60, `${pauses}`);
 });
 
 test('names of bridges that would mean something else in rules and paths, and names of tables', () => {
@@ -104,7 +121,7 @@ test('names of bridges that would mean something else in rules and paths, and na
 });
 
 test('a table is changed where it differs, and a chain as a whole', () => {
-  const current = parseTable(listed());
+  const current = whole(parseTable(listed()));
   assert.equal(script(current), '', 'other words, same rules');
   assert.deepEqual([...current.keys()], ['ports', 'forward', 'prerouting', 'output', 'postrouting']);
   const closed = script(current, { ...ruleset, ports: [] });
@@ -122,10 +139,10 @@ test('a table is changed where it differs, and a chain as a whole', () => {
   assert.match(script(new Map([...current, ['input', []]])), /^delete chain ip engine-bridges-e1 input$/m);
   assert.equal(script(new Map([...current, ['others', ['accept']]])), '', 'chains of others stay');
   assert.equal(identity('tcp dport 1 drop'), 'tcp dport 1 drop');
-  const whole = script(new Map()).split('\n');
-  assert.equal(whole[0], 'add table ip engine-bridges-e1');
+  const lines = script(new Map()).split('\n');
+  assert.equal(lines[0], 'add table ip engine-bridges-e1');
   assert.ok(
-    whole.findIndex((line) => line.includes('jump ports')) >
-      whole.findLastIndex((line) => line.startsWith('add chain ')),
+    lines.findIndex((line) => line.includes('jump ports')) >
+      lines.findLastIndex((line) => line.startsWith('add chain ')),
   );
 });

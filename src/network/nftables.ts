@@ -2,6 +2,7 @@
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
 import { lacksNftTable } from '../sys/netlink/netfilter.js';
 import { runProgram, type ProgramResult } from '../sys/process/spawn.js';
+import { inTurns } from '../text/turns.js';
 import { familyName } from './nftables-rules.js';
 import { parseTable, type NftTable } from './nftables-script.js';
 import type { Family } from './subnet.js';
@@ -11,7 +12,7 @@ const MAX_MESSAGE = 500;
 /** Reads a table; undefined if there is none of this name. Throws internal, code FIREWALL. */
 export async function readTable(name: string, family: Family): Promise<NftTable | undefined> {
   if (lacksNftTable(family, name)) return undefined;
-  return parseTable(await checked(['--numeric', 'list', 'table', familyName(family), name]));
+  return inTurns(parseTable(await checked(['--numeric', 'list', 'table', familyName(family), name])));
 }
 
 /** Applies a script as a whole or not at all. Throws internal, code FIREWALL, with the message of nft. */
