@@ -2,6 +2,7 @@
  * Limits of images' configurations. They are read, copied into containers and shown by the main thread, which takes
  * about a millisecond for a thousand members each time; no image that means it well has nearly so many.
  */
+import { memberNames } from '../text/member-names.js';
 import type { ImageConfigDocument, ImageRuntimeConfig } from './images.js';
 
 /** Images have ranges of ports, and those of the classic builder have them twice. */
@@ -37,5 +38,5 @@ function tooMany(name: string, limit = MAX_MEMBERS): string {
 }
 
 function countOf(members: object | null | undefined): number {
-  return Object.keys(members ?? {}).length;
+  return Array.isArray(members) ? members.length : memberNames(members ?? {}).length;
 }

@@ -5,8 +5,10 @@ import { isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import { MAX_PORTS } from '../ports/config-limits.js';
-import type { ContainerConfig, HealthConfig, HostConfig, PortBinding } from '../ports/container.js';
+import type { ContainerConfig, HealthConfig, HostConfig } from '../ports/container.js';
 import { addressFamily } from '../sys/net/ip-address.js';
+import { hasMembers, memberNames } from '../text/member-names.js';
+import { ownMember } from '../text/own-member.js';
 import { normalizeCapabilities } from './capabilities.js';
 import type { CgroupDriver } from './cgroup-path.js';
 import { parseDeviceRule } from './devices.js';
@@ -57,7 +59,7 @@ export function validateContainer(
   const limited = applyHostLimits(hostConfig, facts);
   checkOthers(hostConfig, context);
   const warnings = [...limited.warnings];
-  if (hostConfig.NetworkMode === 'host' && Object.keys(hostConfig.PortBindings ?? {}).length > 0) {
+  if (hostConfig.NetworkMode === 'host' && hasMembers(hostConfig.PortBindings)) {
     warnings.push('Published ports are discarded when using host network mode');
   }
   if (hostConfig.CgroupnsMode === 'private' && !facts.cgroup.namespaces) {
@@ -77,9 +79,9 @@ export function checkConflicts(
   const shares = NetworkMode.startsWith('container:');
   if (shares && Hostname !== '') throw invalid('conflicting options: hostname and the network mode');
   if (UTSMode === 'host' && Hostname !== '') throw invalid('conflicting options: hostname and the UTS mode');
-  if (shares && Object.keys(PortBindings ?? {}).length > 0)
+  if (shares && hasMembers(PortBindings))
     throw invalid('conflicting options: port publishing and the container type network mode');
-  if (shares && Object.keys(ExposedPorts ?? {}).length > 0)
+  if (shares && hasMembers(ExposedPorts))
     throw invalid('conflicting options: port exposing and the container type network mode');
 }
 
@@ -142,13 +144,19 @@ const PLAIN_HOST_PORT = /^(?:|\d{1,4}|[1-5]\d{4})$/;
 
 function checkPorts({ PortBindings }: HostConfig): void {
   let count = 0;
-  for (const [port, bindings] of Object.entries(PortBindings ?? {})) {
+  /** Addresses that are right: most ports have the same few. */
+  const known = new Set(['']);
+  for (const port of memberNames(PortBindings ?? {})) {
+    const bindings = ownMember(PortBindings, port);
     if (!PLAIN_PORT.test(port)) checkPort(port);
     count += bindings?.length ?? 0;
     if (count > MAX_PORTS)
       throw invalid(`invalid container configuration: HostConfig.PortBindings has more than ${MAX_PORTS} bindings`);
-    for (const binding of bindings ?? [])
-      if (binding.HostIp !== '' || !PLAIN_HOST_PORT.test(binding.HostPort)) checkBinding(binding);
+    for (const { HostIp, HostPort } of bindings ?? []) {
+      if (!PLAIN_HOST_PORT.test(HostPort)) checkHostPort(HostPort);
+      if (!known.has(HostIp)) checkHostIp(HostIp);
+      known.add(HostIp);
+    }
   }
 }
 
@@ -158,13 +166,15 @@ function checkPort(port: string): void {
     throw invalid(`invalid port specification: ${JSON.stringify(port === '' || isPort(number) ? port : number)}`);
 }
 
-function checkBinding({ HostPort, HostIp }: PortBinding): void {
+function checkHostPort(HostPort: string): void {
   const range = HostPort.split('/')[0]?.split('-') ?? [];
   const [first = '', last = first] = range;
   if (HostPort !== '' && (range.length > 2 || !isPort(first) || !isPort(last) || Number(last) < Number(first)))
     throw invalid(`invalid port specification: ${JSON.stringify(HostPort)}`);
-  if (HostIp !== '' && addressFamily(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0)
-    throw invalid(`invalid IP address: ${HostIp}`);
+}
+
+function checkHostIp(HostIp: string): void {
+  if (addressFamily(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0) throw invalid(`invalid IP address: ${HostIp}`);
 }
 
 function isPort(text: string): boolean {
@@ -192,7 +202,7 @@ function checkNetworkMode(host: HostConfig): void {
     throw invalid('conflicting options: custom host-to-IP mapping and the network mode');
   const bad = host.Dns?.find((address) => isIP(address) === 0);
   if (bad !== undefined) throw invalid(`bad nameserver address ${bad}: unable to parse IP`);
-  if (shares && (host.PublishAllPorts || Object.keys(host.PortBindings ?? {}).length > 0)) {
+  if (shares && (host.PublishAllPorts || hasMembers(host.PortBindings))) {
     throw invalid('conflicting options: port publishing and the container type network mode');
   }
   for (const entry of host.ExtraHosts ?? []) {

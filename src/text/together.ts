@@ -1,4 +1,5 @@
 /** Tables of which one adds to another. */
+import { hasMembers } from './member-names.js';
 
 type Table<T> = Record<string, T> | null | undefined;
 
@@ -7,11 +8,6 @@ type Table<T> = Record<string, T> | null | undefined;
  * there may be thousands, so neither table may be changed afterwards.
  */
 export function together<T>(under: Table<T>, over: Table<T>): Record<string, T> {
-  if (isEmpty(over)) return under ?? {};
-  return isEmpty(under) ? over : { ...under, ...over };
-}
-
-function isEmpty(members: object | null | undefined): members is null | undefined {
-  for (const _name in members) return false;
-  return true;
+  if (!hasMembers(over)) return under ?? {};
+  return hasMembers(under) ? { ...under, ...over } : over;
 }

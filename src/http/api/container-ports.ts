@@ -1,6 +1,9 @@
 /** The ports of a container as the Engine API shows them, in list items and in inspect. */
 import { type ContainerRecord, isRunning } from '../../actors/container/container.record.js';
 import type { PublishedPort } from '../../ports/network.js';
+import { memberNames } from '../../text/member-names.js';
+import { objectParts } from '../../text/object-parts.js';
+import { whole } from '../../text/turns.js';
 
 export interface PortItem {
   IP?: string;
@@ -32,12 +35,12 @@ export function portList(record: ContainerRecord): PortItem[] {
  * Returns the exposed ports that the host could reach: none without a gateway, on a link of the host, or in the network
  * of another container.
  */
-function exposedPorts({ config, networks }: ContainerRecord): string[] {
+function exposedPorts({ config, networks }: ContainerRecord): readonly string[] {
   const isReachable = Object.values(networks).some(
     ({ endpoint }) =>
       endpoint && endpoint.showsPorts !== false && (endpoint.gateway !== '' || endpoint.ipv6Gateway !== ''),
   );
-  return isReachable ? Object.keys(config.ExposedPorts ?? {}) : [];
+  return isReachable ? memberNames(config.ExposedPorts ?? {}) : [];
 }
 
 function shownIp(port: PublishedPort): string {
@@ -61,5 +64,5 @@ export function portMap(record: ContainerRecord): Record<string, ShownBinding[] 
     bindings.push({ HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) });
     map.set(key, bindings);
   }
-  return Object.fromEntries(map);
+  return whole(objectParts(map.keys(), (key) => map.get(key) ?? null));
 }

@@ -4,6 +4,7 @@
  */
 import { invalid } from '../../errors/engine-error.js';
 import { MAX_HOST_MEMBERS, MAX_MEMBERS, MAX_PORTS } from '../../ports/config-limits.js';
+import { memberNames } from '../../text/member-names.js';
 import { folded } from './decode.js';
 
 /** Limits by the name of the field in small letters. */
@@ -35,7 +36,8 @@ function check(value: unknown, { depth, prefix, most }: Place): void {
     const own = LIMITS.get(folded(name));
     const isOfHost = most === MAX_HOST_MEMBERS || ['hostconfig', 'networkingconfig'].includes(folded(name));
     const limit = own ?? most;
-    if (Object.keys(member).length > limit)
+    const count = Array.isArray(member) ? member.length : memberNames(member).length;
+    if (count > limit)
       throw invalid(`invalid container configuration: ${prefix}${name} has more than ${limit} members`);
     if (own === undefined && depth > 1)
       check(member, { depth: depth - 1, prefix: `${prefix}${name}.`, most: isOfHost ? MAX_HOST_MEMBERS : most });

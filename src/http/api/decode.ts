@@ -4,6 +4,10 @@
  */
 import { invalid } from '../../errors/engine-error.js';
 import { MAX_INTEGER } from '../../ports/container.js';
+import { memberNames } from '../../text/member-names.js';
+import { objectParts } from '../../text/object-parts.js';
+import { ownMember } from '../../text/own-member.js';
+import { whole } from '../../text/turns.js';
 
 export interface Decoder<T> {
   /** Decodes a value that is present. */
@@ -99,8 +103,8 @@ export function dictionary<T>(item: Decoder<T>): Decoder<Record<string, T>> {
   return decoder(
     (value, path) => {
       if (!isObject(value)) return fail(path, 'an object', value);
-      return Object.fromEntries(
-        Object.entries(value).map(([key, element]) => [key, required(item, element, `${path}.${key}`)]),
+      return whole(
+        objectParts(memberNames(value), (name) => required(item, ownMember(value, name), `${path}.${name}`)),
       );
     },
     () => ({}),
@@ -133,8 +137,11 @@ type Fields<S extends Shape> = { [K in keyof S]: S[K] extends Decoder<infer T> ?
 
 /** Decodes an object with known fields; a field whose decoder has no absent value is left out. */
 export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
+  const fields = Object.entries(shape);
   const byLowerCase = new Map(Object.keys(shape).map((name) => [folded(name), name]));
-  const fill = (given: Readonly<Record<string, unknown>>, path: string): Fields<S> => {
+  /** Returns the values by the names of the shape. There may be thousands of objects, most of them with these names. */
+  const named = (given: Readonly<Record<string, unknown>>, path: string): Readonly<Record<string, unknown>> => {
+    if (memberNames(given).every((name) => Object.hasOwn(shape, name))) return given;
     const values = new Map<string, unknown>();
     for (const [key, value] of Object.entries(given)) {
       const name = Object.hasOwn(shape, key) ? key : byLowerCase.get(folded(key));
@@ -146,9 +153,13 @@ export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
         });
       values.set(name, value);
     }
+    return Object.fromEntries(values);
+  };
+  const fill = (given: Readonly<Record<string, unknown>>, path: string): Fields<S> => {
+    const values = named(given, path);
     const result: Record<string, unknown> = {};
-    for (const [name, field] of Object.entries(shape)) {
-      const value = values.get(name) ?? null;
+    for (const [name, field] of fields) {
+      const value = ownMember(values, name) ?? null;
       const decoded = value === null ? field.absent() : field.decode(value, fieldPath(path, name));
       if (decoded !== undefined) result[name] = decoded;
     }

@@ -3,6 +3,7 @@ import { isAbsolute, normalize } from 'node:path';
 import { invalid } from '../../../errors/engine-error.js';
 import type { ImageRuntimeConfig } from '../../../ports/images.js';
 import type { ContainerConfig, HealthConfig } from '../../../ports/container.js';
+import { hasMembers } from '../../../text/member-names.js';
 import { together } from '../../../text/together.js';
 
 /** Merges and returns the config with path and arguments of the process. Throws invalid when there is no command. */
@@ -20,7 +21,7 @@ export function mergeImageConfig(
     OnBuild: given.OnBuild,
   };
   const ports = together(image.ExposedPorts, given.ExposedPorts);
-  if (Object.keys(ports).length > 0) config.ExposedPorts = ports;
+  if (hasMembers(ports)) config.ExposedPorts = ports;
   // An empty list is not told: Go clients never see one.
   else delete config.ExposedPorts;
   const stopSignal = given.StopSignal || image.StopSignal;

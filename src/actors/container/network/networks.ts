@@ -10,7 +10,10 @@ import { checkChange, isLive, type NetworkChange, withChange, withoutPending } f
 import { type ToldEvents, untoldNetworks } from '../life/told.js';
 import { Undo } from '../life/undo.js';
 import { parseMacAddress } from '../../../text/mac-address.js';
+import { mapParts } from '../../../text/list-parts.js';
+import { memberNames } from '../../../text/member-names.js';
 import { ownMember } from '../../../text/own-member.js';
+import { inTurns, type Parts } from '../../../text/turns.js';
 
 type NetworksDeps = Pick<ContainerDeps, 'counted' | 'log' | 'network' | 'records' | 'emit' | 'writeFiles' | 'find'>;
 type Attachments = ContainerRecord['networks'];
@@ -22,6 +25,7 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
   if (record.config.NetworkDisabled) return record;
   const networks = new Map<string, NetworkAttachment>();
   const outward = wayOut(deps.network, record.networks);
+  const wanted = await inTurns(wantedPorts(record));
   let ports: readonly PublishedPort[] = [];
   // Links get numbers that avoid the names that other endpoints ask for.
   const inOrder = Object.entries(record.networks).sort(
@@ -29,7 +33,7 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
   );
   for (const [name, { request }] of inOrder) {
     const result = await deps.counted('connect', () =>
-      deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : [])),
+      deps.network.attach(attachRequest(record, name, request, name === outward ? wanted : [])),
     );
     undo.add('network endpoint', () => leave(deps, record, result.endpoint));
     const joined = wallTime();
@@ -122,6 +126,7 @@ async function connect(
   // a time here.
   const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
   const names = network.nameEndpoint(before.id, name, request.DriverOpts ?? {});
+  const wanted = await keptPorts(before);
   const undo = new Undo(deps.log);
   try {
     undo.add('container record', () => store(deps, before));
@@ -131,7 +136,7 @@ async function connect(
       await network.unpublish(old);
     }
     const { endpoint, ports } = await deps.counted('connect', () =>
-      network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), names }),
+      network.attach({ ...attachRequest(before, name, request, moves ? wanted : []), names }),
     );
     undo.add('network endpoint', () => network.disconnect(before.id, endpoint));
     const after = {
@@ -251,35 +256,35 @@ function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoin
 /**
  * Returns the published ports with the numbers that they have; on a routed network they have none, so the wanted ones.
  */
-function keptPorts(record: ContainerRecord): readonly PortRequest[] {
+async function keptPorts(record: ContainerRecord): Promise<readonly PortRequest[]> {
   return record.ports.length > 0 && record.ports.every(({ hostPort }) => hostPort !== 0)
     ? record.ports
-    : wantedPorts(record);
+    : inTurns(wantedPorts(record));
 }
 
-function wantedPorts(record: ContainerRecord): PortRequest[] {
-  const wanted: PortRequest[] = [];
-  /** `hostPort`: '' is any, `8000-8010` the first free one of these. */
-  const add = (key: string, hostIp: string, hostPort: string): void => {
-    const [port = '', protocol = 'tcp'] = key.split('/');
-    const [first = '', last] = (hostPort.split('/')[0] ?? '').split('-');
-    const request = {
-      containerPort: Number(port),
-      protocol: protocol as PortRequest['protocol'],
-      hostIp,
-      hostPort: Number(first),
-    };
-    wanted.push(last === undefined ? request : { ...request, hostPortEnd: Number(last) });
+function* wantedPorts({ config, hostConfig }: ContainerRecord): Parts<readonly PortRequest[]> {
+  const bindings = hostConfig.PortBindings ?? {};
+  const bound = yield* mapParts(memberNames(bindings), (key) =>
+    (ownMember(bindings, key) ?? []).map(({ HostIp, HostPort }) => portRequest(key, HostIp, HostPort)),
+  );
+  const exposed = hostConfig.PublishAllPorts ? memberNames(config.ExposedPorts ?? {}) : [];
+  const others = yield* mapParts(exposed, (key) =>
+    ownMember(bindings, key)?.length ? [] : [portRequest(key, '', '')],
+  );
+  return [...bound, ...others].flat();
+}
+
+/** @param hostPort '' is any, `8000-8010` the first free one of these. */
+function portRequest(key: string, hostIp: string, hostPort: string): PortRequest {
+  const [port = '', protocol = 'tcp'] = key.split('/');
+  const [first = '', last] = (hostPort.split('/')[0] ?? '').split('-');
+  const request = {
+    containerPort: Number(port),
+    protocol: protocol as PortRequest['protocol'],
+    hostIp,
+    hostPort: Number(first),
   };
-  const bindings = record.hostConfig.PortBindings ?? {};
-  for (const [key, list] of Object.entries(bindings)) {
-    for (const { HostIp, HostPort } of list ?? []) add(key, HostIp, HostPort);
-  }
-  if (record.hostConfig.PublishAllPorts) {
-    for (const key of Object.keys(record.config.ExposedPorts ?? {}))
-      if (!ownMember(bindings, key)?.length) add(key, '', '');
-  }
-  return wanted;
+  return last === undefined ? request : { ...request, hostPortEnd: Number(last) };
 }
 
 function emit(
