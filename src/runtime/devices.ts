@@ -4,6 +4,7 @@ import { lstat, readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { DeviceMapping, HostConfig } from '../ports/container.js';
+import { mapInLanes } from '../text/in-lanes.js';
 import { deviceNumbers } from './device-numbers.js';
 import type { OciDevice, OciDeviceRule } from './oci-types.js';
 
@@ -88,7 +89,7 @@ interface Gathered {
 }
 
 async function gatherAll(mappings: readonly DeviceMapping[]): Promise<Gathered[]> {
-  return (await Promise.all(mappings.map(gather))).flat();
+  return (await mapInLanes(mappings, gather)).flat();
 }
 
 async function gather({ PathOnHost, PathInContainer, CgroupPermissions }: DeviceMapping): Promise<Gathered[]> {

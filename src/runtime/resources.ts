@@ -4,6 +4,7 @@
 import { stat } from 'node:fs/promises';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import type { HostConfig, Ulimit } from '../ports/container.js';
+import { mapInLanes } from '../text/in-lanes.js';
 import { deviceNumbers } from './device-numbers.js';
 import { isMissing } from './devices.js';
 import type { OciResources, OciRlimit, OciThrottle } from './oci-types.js';
@@ -65,12 +66,10 @@ export async function buildResources(limits: Limits): Promise<OciResources> {
     mems: limits.CpusetMems || undefined,
   });
   const [weightDevice, readBps, writeBps, readIops, writeIops] = await Promise.all([
-    Promise.all(
-      (limits.BlkioWeightDevice ?? []).map(async ({ Path, Weight }) => ({
-        ...(await blockDevice(Path)),
-        weight: Weight,
-      })),
-    ),
+    mapInLanes(limits.BlkioWeightDevice ?? [], async ({ Path, Weight }) => ({
+      ...(await blockDevice(Path)),
+      weight: Weight,
+    })),
     throttles(limits.BlkioDeviceReadBps),
     throttles(limits.BlkioDeviceWriteBps),
     throttles(limits.BlkioDeviceReadIOps),
@@ -95,7 +94,7 @@ export async function buildResources(limits: Limits): Promise<OciResources> {
 }
 
 async function throttles(devices: Limits['BlkioDeviceReadBps']): Promise<OciThrottle[]> {
-  return Promise.all((devices ?? []).map(async ({ Path, Rate }) => ({ ...(await blockDevice(Path)), rate: Rate })));
+  return mapInLanes(devices ?? [], async ({ Path, Rate }) => ({ ...(await blockDevice(Path)), rate: Rate }));
 }
 
 async function blockDevice(path: string): Promise<{ major: number; minor: number }> {

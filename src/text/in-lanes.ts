@@ -22,3 +22,13 @@ export async function inLanes<T>(items: Iterable<T>, work: (item: T) => Promise<
   };
   await Promise.all(Array.from({ length: WIDTH }, lane));
 }
+
+/** Returns what becomes of each, in their order. Few are done at once. */
+export async function mapInLanes<T, U>(items: readonly T[], work: (item: T) => Promise<U>): Promise<U[]> {
+  if (items.length <= WIDTH) return Promise.all(items.map(work));
+  const done: U[] = [];
+  await inLanes(items.entries(), async ([at, item]) => {
+    done[at] = await work(item);
+  });
+  return done;
+}
