@@ -22,11 +22,11 @@ export async function writeRecord(path: string, value: unknown): Promise<void> {
 
 /** Does the same for a value that may be long, and that nobody changes. */
 export async function writeFixedRecord(path: string, value: unknown): Promise<void> {
-  await replaceFile(path, isLong(value) ? await longRecordText(value) : recordText(value));
+  await replaceFile(path, isLong(value) ? longRecordText(value) : recordText(value));
 }
 
-/** Returns the text of a record that is long, and that nobody changes meanwhile. */
-export function longRecordText(value: unknown): Promise<string> {
+/** Yields the text of a record that is long, and that nobody changes meanwhile. */
+export function longRecordText(value: unknown): AsyncIterable<string> {
   return jsonInTurns({ version: VERSION, value });
 }
 

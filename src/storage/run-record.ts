@@ -30,11 +30,11 @@ const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
  */
 export async function writeRunRecord(path: string, on: string, value: unknown): Promise<void> {
   const record: RunRecord = { boot, on, value };
-  const text = isLong(value) ? await longRecordText(record) : recordText(record);
+  const text = isLong(value) ? longRecordText(record) : recordText(record);
   const temp = temporaryPath(path);
   const options = { mode: 0o600, flag: 'wx' };
   try {
-    if (text.length <= AT_ONCE_CHARACTERS && isInMemory(dirname(path))) {
+    if (typeof text === 'string' && text.length <= AT_ONCE_CHARACTERS && isInMemory(dirname(path))) {
       writeFileSync(temp, text, options);
       renameSync(temp, path);
     } else {

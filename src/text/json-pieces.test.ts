@@ -14,13 +14,24 @@ const DOCUMENTS = [
   { first: undefined, long: Object.fromEntries(many(2000).map((at) => [`"${at}\u2028`, [{ HostPort: `${at}` }]])) },
   { nothing: Object.fromEntries(many(2000).map((at) => [`${at}`, undefined])) },
   { ['__proto__']: many(2000) },
+  'x'.repeat(70_000),
+  // A pair at every place where a piece could end, and halves of pairs.
+  { text: `"${'\u{1f600}'.repeat(50_000)}`, args: ['', `\\${'\u{1f600}'.repeat(50_000)}`, '\ud83d'.repeat(70_000)] },
 ];
 
 test('the pieces of a document together are what JSON.stringify writes', async () => {
   for (const document of DOCUMENTS) {
     assert.equal([...jsonPieces(document)].join(''), JSON.stringify(document));
-    assert.equal(await jsonInTurns(document), JSON.stringify(document));
+    const written: string[] = [];
+    for await (const piece of jsonInTurns(document)) written.push(piece);
+    assert.equal(written.join(''), JSON.stringify(document));
   }
+});
+
+test('no piece of a long text is long', () => {
+  const text = 'a "quoted" text\n'.repeat(50_000);
+  assert.equal(isLong({ Cmd: [text] }), true);
+  for (const piece of jsonPieces({ Cmd: [text] })) assert.ok(piece.length < 40_000, `${piece.length} characters`);
 });
 
 test('no piece of many members is long', () => {

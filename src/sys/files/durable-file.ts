@@ -1,6 +1,6 @@
 /** Files that are replaced as a whole: after a crash there is the old one or the new one. */
 import { randomBytes } from 'node:crypto';
-import { open, rename, rm, type FileHandle } from 'node:fs/promises';
+import { open, rename, rm, writeFile, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const TEMP = /\.tmp-[0-9a-f]{12}$/;
@@ -20,7 +20,7 @@ export function isTemporary(name: string): boolean {
  * last one to finish wins. The directory must exist.
  * @throws the errno error of the file system, with nothing changed.
  */
-export async function replaceFile(path: string, data: string | Uint8Array): Promise<void> {
+export async function replaceFile(path: string, data: string | Uint8Array | AsyncIterable<string>): Promise<void> {
   const temp = temporaryPath(path);
   try {
     await writeSynced(temp, data, 'wx');
@@ -33,10 +33,14 @@ export async function replaceFile(path: string, data: string | Uint8Array): Prom
 }
 
 /** Writes a file, with mode 0600. Its content is on the disk when the promise resolves, its name need not be. */
-export async function writeSynced(path: string, data: string | Uint8Array, flags: 'w' | 'wx'): Promise<void> {
+export async function writeSynced(
+  path: string,
+  data: string | Uint8Array | AsyncIterable<string>,
+  flags: 'w' | 'wx',
+): Promise<void> {
   const file = await open(path, flags, 0o600);
   try {
-    await file.writeFile(data);
+    await writeFile(file, data);
     await file.sync();
   } finally {
     await file.close();
