@@ -34,8 +34,8 @@ function assertRefused({ status, text }: Reply, wanted: number, message: RegExp)
 
 const CASES = [
   [{ Cmd: [LONG] }, 400, NOT_FOUND, 127],
-  [{ Cmd: [`/${LONG}`] }, 500, TOO_LONG, 128],
-  [{ WorkingDir: `/${LONG}` }, 500, TOO_LONG, 128],
+  [{ Cmd: [`/${LONG}`] }, 400, TOO_LONG, 126],
+  [{ WorkingDir: `/${LONG}` }, 400, TOO_LONG, 126],
 ] as const;
 
 test('start', async () => {

@@ -13,6 +13,8 @@ test('what runtimes say of a command that cannot be started has the same exit co
     ['the path `/etc` is not a regular file: Operation not permitted', 126, 126],
     ['the path `/etc/passwd` exists but it is not executable: Operation not permitted', 126, 126],
     ['chdir to `/etc/passwd`: Not a directory', 126, 126],
+    ['exec: "/xx": stat /xx: file name too long', 126, 126],
+    ['exec: "/loop": stat /loop: too many levels of symbolic links', 126, 126],
     ['something else', 128, 126],
   ] as const) {
     const error = internal(`OCI runtime failed: ${text}`, { details: { runtimeError: true } });

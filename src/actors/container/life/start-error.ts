@@ -25,6 +25,8 @@ const REFUSED_SETTING = [
 ];
 const NOT_EXECUTABLE =
   /permission denied|(?:is|not) a directory|exec format error|open executable|not a regular file|not executable/i;
+/** No file can have such a path. */
+const NO_PATH = /file name too long|too many levels of symbolic links/i;
 
 /** Rethrows a failure of the networks at a start with the words that clients look for. */
 export function networkingFailed(error: unknown): never {
@@ -48,7 +50,7 @@ export function startError(error: unknown): EngineError {
     });
   const exitCode = NOT_FOUND.test(error.message)
     ? EXIT_CODES.missing
-    : NOT_EXECUTABLE.test(error.message)
+    : NOT_EXECUTABLE.test(error.message) || NO_PATH.test(error.message)
       ? EXIT_CODES.notExecutable
       : EXIT_CODES.other;
   const message = `failed to create task for container: ${error.message}`;
