@@ -5,6 +5,7 @@ import type { Logger } from '../ports/logger.js';
 import type { CreatedTask, CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService } from '../ports/supervisor.js';
 import type { Any } from '@bufbuild/protobuf/wkt';
 import { CgroupMoves } from '../sys/process/cgroup-moves.js';
+import { SIGKILL } from '../text/signals.js';
 import { packOci } from './any.js';
 import { deferred, type Deferred } from './deferred.js';
 import { ExitWatch, type ProcessRef } from './exits/exit-watch.js';
@@ -32,7 +33,6 @@ import { groupOf, type UnbornTask } from './unborn-tasks.js';
 import { READ, TaskLookup, unlessNotFound, type Witnesses } from './task-lookup.js';
 import { TaskReports } from './task-reports.js';
 
-const SIGKILL = 9;
 // After SIGKILL; should the exit not come, the deletion is only slower.
 const EXIT_TIMEOUT_MS = 1_000;
 
@@ -151,8 +151,9 @@ export class ContainerdTasks implements TaskService {
   }
 
   async kill(id: string, signal: number, options: { all?: boolean; execId?: string } = {}): Promise<void> {
-    const { all = false, execId = '' } = options;
-    await this.#orEnded(id, this.#tasks.kill({ containerId: id, execId, signal, all }));
+    const killed = this.#orEnded(id, this.#tasks.kill({ containerId: id, signal, ...options }));
+    const mayKill = signal === SIGKILL && options.execId === undefined && this.#realm.taskDirs !== undefined;
+    await (mayKill ? this.#inits.killed(id, killed) : killed);
   }
 
   async pause(id: string): Promise<void> {

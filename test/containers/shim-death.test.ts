@@ -339,6 +339,26 @@ test('a shim that hangs does not keep a container that has ended', async () => {
   await gone(container);
 });
 
+test('a shim that hangs does not keep anybody from ending its container', async () => {
+  const [stopped, killed, removed] = await Promise.all([start(), start(), start()]);
+  for (const { id } of [stopped, killed, removed]) killShim(id, 'SIGSTOP');
+  const replies = await Promise.all([
+    call(engine.socketPath, 'POST', `/containers/${stopped.id}/stop?t=1`),
+    call(engine.socketPath, 'POST', `/containers/${killed.id}/kill`),
+    call(engine.socketPath, 'DELETE', `/containers/${removed.id}?force=true`),
+  ]);
+  assert.deepEqual(
+    replies.map(({ status }) => status),
+    [204, 204, 204],
+    replies.map(({ text }) => text).join(' '),
+  );
+  for (const container of [stopped, killed]) {
+    assert.equal((await inspect(container)).State.ExitCode, KERNEL_TELLS_EXITS ? 137 : 255);
+    await remove(container.id);
+  }
+  for (const run of [stopped, killed, removed]) await gone(run);
+});
+
 test('no release of such a container has failed', () => {
   assert.deepEqual(
     engine.log.split('\n').filter((line) => /releasing a stopped container|removing a container/.test(line)),

@@ -112,6 +112,19 @@ test('a shim that was killed while it served nobody is not used any more', { ski
   await remove(id);
 });
 
+test('a shim that hangs while it serves nobody is ended, and no container gets it', { skip }, async () => {
+  await endIdle();
+  const last = await start(['true']);
+  const hung = shimOf(last);
+  await remove(last);
+  await waitFor('the shim to serve nobody', () => shimsOf(engine.dir, last).length === 0);
+  process.kill(hung, 'SIGSTOP');
+  const id = await start(['true']);
+  assert.equal(await exitCode(id), 0);
+  await waitFor('the end of the shim that hangs', () => !shims().includes(hung));
+  await remove(id);
+});
+
 test('a container whose shim is killed has ended with 137, and another one goes on', { skip }, async () => {
   const [victim, other] = [await start(['sleep', '1000']), await start(['sleep', '1000'])];
   process.kill(shimOf(victim), 'SIGKILL');

@@ -13,6 +13,7 @@ function watching(...answers: (boolean | Error)[]) {
   const told: string[] = [];
   const watch = new InitWatch({
     pauseMs: PAUSE_MS,
+    hangMs: PAUSE_MS,
     ask: async (id) => {
       told.push(`asked for ${id}`);
       const answer = answers.shift() ?? true;
@@ -85,5 +86,19 @@ test('a process that is not there has ended, or is none of ours', async () => {
   watch.add('none', 0, { mayBeGone: true });
   await until(told, 1);
   assert.deepEqual(told, ['asked for gone']);
+  watch.close();
+});
+
+test('a process whose shim does not pass SIGKILL on is killed; a refusal of the shim counts', async () => {
+  const { watch } = watching();
+  const child = spawn('sleep', ['1000']);
+  const ended = once(child, 'exit');
+  assert.ok(child.pid);
+  watch.add('a', child.pid, { mayBeGone: false });
+  await assert.rejects(watch.killed('a', Promise.reject(new Error('no'))), /no/);
+  await watch.killed('a', Promise.resolve());
+  assert.equal(child.exitCode ?? child.signalCode, null);
+  await watch.killed('a', new Promise(() => undefined));
+  assert.deepEqual(await ended, [null, 'SIGKILL']);
   watch.close();
 });

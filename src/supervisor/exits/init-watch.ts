@@ -8,12 +8,16 @@ import { closeSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError } from '../../errors/engine-error.js';
 import { watchArrivals } from '../../sys/net/arrivals.js';
-import { openPidfd } from '../../sys/process/pidfd.js';
+import { openPidfd, sendSignal } from '../../sys/process/pidfd.js';
+import { awake } from '../../text/awake.js';
+import { SIGKILL } from '../../text/signals.js';
 
 /** The exit is told within milliseconds, but on a busy machine it may take its time. */
 const PAUSE_MS = 3_000;
 /** An exit is lost when so many answers in a row do not know of it. */
 const ANSWERS = 2;
+/** A shim that has not passed SIGKILL on for so long hangs; that it does so later harms nobody. */
+const HANG_MS = 10_000;
 
 export interface InitWatchOptions {
   /**
@@ -25,10 +29,14 @@ export interface InitWatchOptions {
   readonly lost: (id: string) => Promise<void>;
   /** How long an exit may take to be told before somebody is asked, and asked again. */
   readonly pauseMs?: number;
+  /** How long a shim may take to pass SIGKILL on. */
+  readonly hangMs?: number;
 }
 
 interface Watch {
   readonly stopped: AbortController;
+  /** Kills the process, if it has not ended. */
+  kill(): void;
   end(): void;
 }
 
@@ -37,7 +45,7 @@ export class InitWatch {
   readonly #watches = new Map<string, Watch>();
 
   constructor(options: InitWatchOptions) {
-    this.#options = { pauseMs: PAUSE_MS, ...options };
+    this.#options = { pauseMs: PAUSE_MS, hangMs: HANG_MS, ...options };
   }
 
   /**
@@ -52,7 +60,7 @@ export class InitWatch {
     } catch (error) {
       if (!mayBeGone || !isEngineError(error) || error.code !== 'ESRCH') return;
       const stopped = new AbortController();
-      this.#watches.set(id, { stopped, end: () => undefined });
+      this.#watches.set(id, { stopped, kill: () => undefined, end: () => undefined });
       void this.#settle(id, stopped.signal);
       return;
     }
@@ -66,6 +74,19 @@ export class InitWatch {
     this.#watches.delete(id);
     watch.stopped.abort();
     watch.end();
+  }
+
+  /**
+   * Awaits a SIGKILL that the shim of a task is asked for. When that hangs, a watched process is killed without it: the
+   * supervisor must be our own, since the processes of others may have other numbers.
+   */
+  async killed(id: string, byShim: Promise<unknown>): Promise<void> {
+    const over = new AbortController();
+    const late = awake(this.#options.hangMs, over.signal).then(() => {
+      const watch = over.signal.aborted ? undefined : this.#watches.get(id);
+      return watch === undefined ? byShim : watch.kill();
+    });
+    await Promise.race([byShim, late]).finally(() => over.abort());
   }
 
   close(): void {
@@ -85,7 +106,10 @@ export class InitWatch {
       end();
       void this.#settle(id, stopped.signal);
     });
-    return { stopped, end };
+    const kill = (): void => {
+      if (isOpen) sendSignal(pidfd, SIGKILL);
+    };
+    return { stopped, kill, end };
   }
 
   /** Waits until the exit is told; when it is not, it counts as lost. */

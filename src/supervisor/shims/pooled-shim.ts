@@ -11,6 +11,7 @@ import { internal } from '../../errors/engine-error.js';
 import { listenOnUnix } from '../../sys/net/listen-socket.js';
 import { openPidfd } from '../../sys/process/pidfd.js';
 import { onEnd, spawnProgram, takeStatus } from '../../sys/process/spawn.js';
+import { awake } from '../../text/awake.js';
 import { endShims, POOLED, removeShimSockets, shimSockets, type Realm } from '../orphans.js';
 import { EmptyResponseSchema, StateResponseSchema } from '../proto/gen/shim_pb.js';
 import { unlessNotFound } from '../task-lookup.js';
@@ -27,6 +28,8 @@ const ERRORS = 'errors';
 const SAID_LENGTH = 1000;
 /** A shim that nobody needs ends within milliseconds, but on a busy machine it may take its time. */
 const END_MS = 5_000;
+/** A new shim answers within a tenth of a second; a slow machine has to read its program first. */
+const START_MS = 60_000;
 
 export interface ShimPlace {
   readonly realm: Realm;
@@ -96,7 +99,7 @@ export class PooledShim {
       await writeFile(`${file}.new`, JSON.stringify(address));
       await rename(`${file}.new`, file);
       const shim = new PooledShim(place, name, { path, service: SERVICE }, ended);
-      await shim.#answers();
+      await shim.answers(START_MS);
       return shim;
     } catch (error) {
       const said = await readFile(join(dir, ERRORS), 'utf8').catch(() => '');
@@ -131,13 +134,21 @@ export class PooledShim {
     return this.#connection;
   }
 
-  /** Waits until it serves. @throws EngineError when it has ended, or is too old to serve tasks of others. */
-  async #answers(): Promise<void> {
+  /**
+   * Waits until it serves, for `limitMs` at most. @throws EngineError when it has ended, hangs, or is too old to serve
+   * tasks of others; then it can only be killed.
+   */
+  async answers(limitMs: number): Promise<void> {
+    const over = new AbortController();
+    const asked = unlessNotFound(this.#connection.ask('State', StateResponseSchema, { id: this.name, execId: '' }));
+    const late = awake(limitMs, over.signal).then(() => false);
     try {
-      await unlessNotFound(this.#connection.ask('State', StateResponseSchema, { id: this.name, execId: '' }));
+      if (!(await Promise.race([asked.then(() => true), late]))) throw internal('the shim does not answer');
     } catch (error) {
       this.leave();
       throw error;
+    } finally {
+      over.abort();
     }
   }
 

@@ -23,6 +23,8 @@ const TAKES_ADDRESSES_SINCE: Version = [2, 1];
 const IDLE_MS = 30_000;
 /** Each takes 10 MiB, most of which they share. */
 const MOST_IDLE = 16;
+/** An idle shim that says nothing for so long hangs. It serves nobody, so no harm is done where it was only slow. */
+const ANSWER_MS = 2_000;
 /** Then it is replaced, so that little stays of a leak, should it have one. */
 const MOST_USES = 100;
 /** containerd wants a record of the sandbox that a task belongs to. All of ours have this one. */
@@ -83,7 +85,7 @@ export class ShimPool {
     try {
       this.#sandbox ??= this.#makeSandbox();
       await this.#sandbox;
-      const shim = this.#takeIdle() ?? (await this.#start());
+      const shim = (await this.#takeIdle()) ?? (await this.#start());
       shim.uses += 1;
       this.#busy.set(id, shim);
       return { address: shim.address, sandbox: SANDBOX };
@@ -198,10 +200,20 @@ export class ShimPool {
     return PooledShim.start(this.#options, this.#options.isDebug(), this.#ended);
   }
 
-  #takeIdle(): PooledShim | undefined {
+  /** Takes a shim that serves nobody, and answers: containerd would wait for ever for one that hangs. */
+  async #takeIdle(): Promise<PooledShim | undefined> {
     const idle = this.#idle.pop();
-    clearTimeout(idle?.timer);
-    return idle?.shim;
+    if (idle === undefined) return undefined;
+    const { shim, timer } = idle;
+    clearTimeout(timer);
+    try {
+      await shim.answers(ANSWER_MS);
+      return shim;
+    } catch (error) {
+      this.#options.logger.warn({ shim: shim.name, reason: messageOf(error) }, 'a shim that serves nobody is ended');
+      void this.#ending(shim.kill());
+      return undefined;
+    }
   }
 
   #forgetIdle(shim: PooledShim): void {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { libc } from '../ffi/libc.js';
 
 /** asm/unistd.h; the same numbers everywhere. */
+const SYS_PIDFD_SEND_SIGNAL = 424;
 const SYS_PIDFD_OPEN = 434;
 const SYS_PIDFD_GETFD = 438;
 /** linux/pidfd.h: `_IOWR(0xFF, 11, struct pidfd_info)` with the first form of the structure. */
@@ -23,6 +24,16 @@ const pidfdOpen = libc.checked<[number: number, pid: number, flags: number]>(
  */
 export function openPidfd(pid: number): number {
   return pidfdOpen(SYS_PIDFD_OPEN, pid, 0);
+}
+
+const pidfdSendSignal = libc.checked<[number: number, pidfd: number, signal: number, info: null, flags: number]>(
+  'pidfd_send_signal',
+  'long syscall(long number, int pidfd, int signal, void *info, uint32_t flags)',
+);
+
+/** Sends a signal to a process. @throws EngineError code ESRCH when it has ended, EPERM. */
+export function sendSignal(pidfd: number, signal: number): void {
+  pidfdSendSignal(SYS_PIDFD_SEND_SIGNAL, pidfd, signal, null, 0);
 }
 
 const pidfdGetfd = libc.checked<[number: number, pidfd: number, fd: number, flags: number]>(

@@ -14,6 +14,8 @@ import { UNSEEN_EXIT_CODE } from '../life/unseen-exit.js';
  * found out before, also on a busy machine.
  */
 const KILL_LIMIT_MS = 25_000;
+/** A shim that has not passed the stop signal on for so long hangs. SIGKILL does without it. */
+const SIGNAL_LIMIT_MS = 10_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface StopTools {
@@ -28,7 +30,7 @@ export async function stopContainer(
   aborted: AbortSignal,
   pace: Pace,
 ): Promise<ExitStatus> {
-  if (!(await deliver(tools, record, signal))) return untoldExit(tools, record, aborted);
+  if (!(await deliverInTime(tools, record, signal))) return untoldExit(tools, record, aborted);
   if (record.state.status === 'paused') await thaw(tools.tasks, record.id);
   if (signal !== SIGKILL) {
     // Clients may ask for a longer time than one timer can hold.
@@ -46,6 +48,15 @@ async function untoldExit({ tasks }: StopTools, { id }: ContainerRecord, aborted
   const task = await tasks.get(id);
   if (!task || task.status === 'stopped') return task?.exit ?? { exitCode: UNSEEN_EXIT_CODE, exitedAt: new Date() };
   throw internal(`cannot stop container: ${id}: tried to kill container, but did not receive an exit event`);
+}
+
+/** Sends the first signal. It is not waited for as long as the shim may hang. */
+async function deliverInTime(tools: StopTools, record: ContainerRecord, signal: number): Promise<boolean> {
+  const delivering = deliver(tools, record, signal);
+  if (signal === SIGKILL) return delivering;
+  const over = new AbortController();
+  const late = sleep(SIGNAL_LIMIT_MS, true, { signal: over.signal, ref: false }).catch(() => true);
+  return Promise.race([delivering, late]).finally(() => over.abort());
 }
 
 /** Sends a signal. Returns false when there was no process left: the exit is on its way. */
