@@ -6,14 +6,16 @@ import test from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { InitWatch } from './init-watch.js';
 
-const PAUSE_MS = 20;
+/** A busy machine may take a moment from the end of a process to the next step of a test. */
+const PAUSE_MS = 150;
+const HANG_MS = 20;
 
 /** A watch whose questions are answered with `answers` one by one, and what came of it. */
 function watching(...answers: (boolean | Error)[]) {
   const told: string[] = [];
   const watch = new InitWatch({
     pauseMs: PAUSE_MS,
-    hangMs: PAUSE_MS,
+    hangMs: HANG_MS,
     ask: async (id) => {
       told.push(`asked for ${id}`);
       const answer = answers.shift() ?? true;
