@@ -5,6 +5,8 @@ import { CONFIG_CASES } from './cases/config.js';
 import { COPY_FLAG_CASES } from './cases/copy-flags.js';
 import { COPY_CASES } from './cases/copy.js';
 import { FILE_AND_STAGE_CASES } from './cases/files-and-stages.js';
+import { RARE_MOUNT_CASES } from './cases/rare-mounts.js';
+import { RARE_CASES } from './cases/rare.js';
 import { RUN_CASES } from './cases/run.js';
 import { TYPED_CASES } from './cases/typed.js';
 import { VARIABLE_CASES } from './cases/variables.js';
@@ -18,6 +20,8 @@ export const CASES: readonly TableCase[] = [
   ...FILE_AND_STAGE_CASES,
   ...RUN_CASES,
   ...TYPED_CASES,
+  ...RARE_CASES,
+  ...RARE_MOUNT_CASES,
 ];
 
 /** Those that are about files: what is copied, what stages give each other, and what commands leave. */

@@ -134,7 +134,8 @@ export class StagePlanner {
       throw blamed(error, { lines });
     }
     const words = runWords(instruction);
-    const argv = instruction.command.isShellForm ? [...shellOf(this.#state.config), ...words.args] : words.args;
+    const [line = ''] = words.args;
+    const argv = instruction.command.isShellForm ? [...shellOf(this.#state.config), line] : words.args;
     const sources: PlannedStep[] = [];
     const mountSources = instruction.mounts.map((mount, at) => {
       let source = facts.sources[at];
