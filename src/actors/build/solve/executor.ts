@@ -5,7 +5,7 @@ import type { Digest } from '../../../ports/storage.js';
 import type { CacheImports } from './cache-imports.js';
 import { freshKey, passingKey, type StepKeys, stepKeys } from './cache-keys.js';
 import { blamed } from './failure.js';
-import type { PlannedStep, StepWork } from './step.js';
+import { inputsOf, type PlannedStep, type StepWork } from './step.js';
 import type { StepResult } from './step-result.js';
 import type { Vertices } from './vertices.js';
 
@@ -18,6 +18,9 @@ export type LookUp =
 const nothing = (): void => undefined;
 
 export class StepExecutor {
+  /** Images that the cache has, by the digests of their steps: what is shown of one depends on the steps over it. */
+  readonly #images = new Map<string, { readonly step: PlannedStep; isShown: boolean }>();
+
   /** @param imports resolves before the first step begins. */
   constructor(
     private readonly vertices: Vertices,
@@ -25,12 +28,38 @@ export class StepExecutor {
   ) {}
 
   started(step: PlannedStep): void {
+    this.#showImages(step, true);
     this.vertices.started(step);
   }
 
   ended(step: PlannedStep, result: StepResult | undefined, error: EngineError | undefined): void {
+    const isCached = result?.isCached === true;
     if (error) this.vertices.failed(step, error);
-    else this.vertices.done(step, result?.isCached === true);
+    else if (isCached && step.operation.isImage === true) this.#images.set(step.digest, { step, isShown: false });
+    else {
+      this.#showImages(step, false);
+      this.vertices.done(step, isCached);
+    }
+  }
+
+  /** Shows the images that no step is over. */
+  allEnded(): void {
+    for (const { step, isShown } of this.#images.values()) if (!isShown) this.vertices.done(step, true);
+    this.#images.clear();
+  }
+
+  /**
+   * Shows the images that a step needs. BuildKit calls one cached when a step begins with its files, and done when all
+   * that is made of it is in the cache.
+   */
+  #showImages(step: PlannedStep, isUsed: boolean): void {
+    for (const { digest } of inputsOf(step)) {
+      const image = this.#images.get(digest);
+      if (image === undefined || (image.isShown && !isUsed)) continue;
+      this.vertices.done(image.step, isUsed);
+      image.isShown = true;
+      if (isUsed) this.#images.delete(digest);
+    }
   }
 
   /**

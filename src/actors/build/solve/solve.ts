@@ -141,6 +141,7 @@ export class Solve {
   async export(): Promise<BuildResult> {
     const { plans, unusedArgs, schedule } = this.#parts();
     // All steps have run.
+    this.#executor.allEnded();
     void this.#tools.shim.end();
     const platforms: PlatformResult[] = [];
     for (const plan of plans) platforms.push(await this.#resultOf(plan));
