@@ -28,11 +28,14 @@ export function compareWaysOut(a: Candidate, b: Candidate): number {
   return b.gatewayPriority - a.gatewayPriority || Number(b.isDual) - Number(a.isDual) || (a.name < b.name ? -1 : 1);
 }
 
+/** Orders the endpoints of a container as `compareWaysOut` does. */
+export function compareEndpoints(a: Endpoint, b: Endpoint): number {
+  return compareWaysOut(candidateOf(a), candidateOf(b));
+}
+
 /** Returns the way out of each family that has one, given all attachments of a container. */
 export function waysOut(attachments: readonly Attached[]): WayOut[] {
-  const ranked = attachments.toSorted(({ endpoint: a }, { endpoint: b }) =>
-    compareWaysOut(candidateOf(a), candidateOf(b)),
-  );
+  const ranked = attachments.toSorted(({ endpoint: a }, { endpoint: b }) => compareEndpoints(a, b));
   return ([4, 6] as const).flatMap((family) => {
     for (const { endpoint, network } of ranked) {
       const gateway = gatewayOf(endpoint, network.onLink, family);

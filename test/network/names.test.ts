@@ -30,7 +30,7 @@ after(async () => {
   rmSync(directory, { recursive: true });
 });
 
-async function start(internal = false): Promise<HostNetworks> {
+async function start(internal: readonly string[] = []): Promise<HostNetworks> {
   const networks = networksOf(networkPlan(directory), silentLog);
   await networks.start();
   cleanup.add(async () => {
@@ -44,7 +44,7 @@ async function start(internal = false): Promise<HostNetworks> {
     await networks.create({
       name,
       driver: 'bridge',
-      internal,
+      internal: internal.includes(name),
       attachable: false,
       enableIpv4: true,
       enableIpv6,
@@ -144,6 +144,33 @@ test('neighbours have names, over datagrams and streams; port 53 stays free; str
   await detachSandbox(networks, client);
 });
 
+test('a name on several networks has its address on the one by which the client leaves', async () => {
+  const cases = [
+    { internal: [], first: 'front', second: 'back', expected: 'back' },
+    { internal: [], first: 'back', second: 'front', gatewayPriority: 1, expected: 'front' },
+    { internal: ['back'], first: 'back', second: 'front', expected: 'front' },
+  ];
+  for (const { internal, first, second, expected, gatewayPriority = 0 } of cases) {
+    const networks = await start(internal);
+    const onBoth = async (name: string): Promise<{ sandbox: Sandbox; addresses: Record<string, string> }> => {
+      const sandbox = await attach(networks, first, [name]);
+      const { endpoint } = await networks.attach({
+        containerId: sandbox.id,
+        network: second,
+        gatewayPriority,
+        aliases: [],
+        dnsNames: [name],
+        ports: [],
+      });
+      return { sandbox, addresses: { [first]: sandbox.endpoint.ipv4, [second]: endpoint.ipv4 } };
+    };
+    const [client, host] = [await onBoth('client'), await onBoth('host')];
+    assert.deepEqual(await lookup(client.sandbox, "resolve4('host')"), [host.addresses[expected]], expected);
+    for (const id of networks.sandboxIds()) await networks.removeSandbox(id);
+    await networks.stop();
+  }
+});
+
 test('other names are asked of the servers of the container; local names do not wait for dead ones', async () => {
   const networks = await start();
   const upstream = await attach(networks, 'back', ['upstream']);
@@ -237,7 +264,7 @@ test("a container's own packet filter sees port 53 and answers to what it let ou
 });
 
 test('an internal network asks nobody else', async () => {
-  const networks = await start(true);
+  const networks = await start(['back', 'front']);
   const client = await attach(networks, 'back', ['client'], { nameservers: ['192.0.2.1'] });
   assert.deepEqual(await lookup(client, "resolve4('client')"), [client.endpoint.ipv4]);
   assert.deepEqual(await lookup(client, "resolve4('example.org')"), 'ESERVFAIL');

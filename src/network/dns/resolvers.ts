@@ -2,6 +2,7 @@
 import type { Endpoint } from '../../ports/network.js';
 import { inNetns } from '../../sys/process/netns.js';
 import { readHostServers } from '../host-dns.js';
+import { compareEndpoints } from '../ways-out.js';
 import type { Upstream } from './forwarder.js';
 import { Names } from './names.js';
 import { Resolver } from './resolver.js';
@@ -13,6 +14,7 @@ interface Membership {
 }
 
 interface Client {
+  /** The networks by ID, in the order in which names are looked for. */
   readonly memberships: Map<string, Membership>;
   /** The name servers that the container names; empty: those of the host. */
   readonly upstreams: readonly Upstream[];
@@ -44,6 +46,7 @@ export class Resolvers {
     this.#names.add(endpoint);
     const client = this.#clients.get(containerId) ?? this.#open(containerId, netnsPath, nameservers);
     client.memberships.set(endpoint.networkId, { endpoint, internal });
+    rank(client.memberships);
     await Promise.all([client.resolver, this.#readHost()]);
   }
 
@@ -112,4 +115,13 @@ export class Resolvers {
     if (servers.join() !== this.#host.map(({ address }) => address).join())
       this.#host = servers.map((address) => ({ address, within: (work) => work() }));
   }
+}
+
+/** Puts networks in order: a host on several of them has the address of the one by which the client leaves. */
+function rank(memberships: Map<string, Membership>): void {
+  const ranked = [...memberships].toSorted(
+    ([, a], [, b]) => Number(a.internal) - Number(b.internal) || compareEndpoints(a.endpoint, b.endpoint),
+  );
+  memberships.clear();
+  for (const [networkId, membership] of ranked) memberships.set(networkId, membership);
 }
