@@ -161,6 +161,8 @@ describe('requests', () => {
     await refused(409, /is not running/, 'POST', `/containers/${Id}/kill`);
     await refused(400, /invalid filter/, 'GET', '/containers/json?filters=%7B%22zz%22%3A%5B%221%22%5D%7D');
     await refused(400, /invalid/, 'GET', '/containers/json?filters=%7Bnot');
+    // There is no plugin that it could be asked of.
+    await refused(400, /invalid filter 'enabled=\[x\]'/, 'GET', '/plugins?filters={"enabled":["x"]}');
     await refused(400, /after `until` time/, 'GET', '/events?since=20&until=10');
     await refused(400, /height/, 'POST', `/containers/${Id}/resize?h=tall&w=1`);
     await callJson(engine.socketPath, 'DELETE', `/containers/${Id}`);

@@ -32,14 +32,16 @@ function typeText({ prefix, capability, version }: PluginType): string {
   return `${prefix}.${capability}/${version}`;
 }
 
-/** Tells whether a list with these filters has the plugin; a capability that is asked for must be the only one. */
-export function isListed(filters: Filters, { enabled, config }: PluginRecord): boolean {
+/**
+ * Returns what tells whether a list has a plugin; a capability that is asked for must be the only one. @throws
+ * EngineError invalid, also when there is no plugin to list.
+ */
+export function pluginFilter(filters: Filters): (record: PluginRecord) => boolean {
   const wanted = filters.flag('enabled');
-  if (wanted !== undefined && wanted !== enabled) return false;
   const capabilities = filters.get('capability');
-  return (
-    capabilities.length === 0 || config.Interface.Types.every(({ capability }) => capabilities.includes(capability))
-  );
+  return ({ enabled, config }) =>
+    (wanted === undefined || wanted === enabled) &&
+    (capabilities.length === 0 || config.Interface.Types.every(({ capability }) => capabilities.includes(capability)));
 }
 
 const privileges = list(object({ Name: string(), Description: string(), Value: list(string()) }));

@@ -5,7 +5,7 @@ import { invalid, messageOf } from '../../errors/engine-error.js';
 import type { ProgressFact } from '../../ports/progress.js';
 import { decodeCredentials } from '../../registry/credentials.js';
 import { parseFilters } from '../api/filters.js';
-import { decodePrivileges, decodeWords, isListed, pluginView } from '../api/plugin-view.js';
+import { decodePrivileges, decodeWords, pluginFilter, pluginView } from '../api/plugin-view.js';
 import { encodeProgress } from '../api/progress.js';
 import type { Exchange, Headers } from '../exchange.js';
 import type { ResponseStream } from '../response-stream.js';
@@ -19,14 +19,8 @@ export interface PluginRouteDeps {
 export function pluginRoutes({ plugins, maker }: PluginRouteDeps): Route[] {
   return [
     route('GET', '/plugins', (x) => {
-      const filters = parseFilters(x.query.text('filters')).allow(['enabled', 'capability']);
-      x.sendJson(
-        200,
-        plugins
-          .list()
-          .filter((record) => isListed(filters, record))
-          .map(pluginView),
-      );
+      const isListed = pluginFilter(parseFilters(x.query.text('filters')).allow(['enabled', 'capability']));
+      x.sendJson(200, plugins.list().filter(isListed).map(pluginView));
     }),
 
     route('GET', '/plugins/{name...}/json', (x) => x.sendJson(200, pluginView(plugins.get(x.param('name'))))),
