@@ -313,7 +313,7 @@ test('what others flush is put back', async () => {
   assert.notEqual(before, '');
   flushDriverRules(plan);
   assert.notEqual(rules(), before);
-  await waitFor('the rules to be back', () => rules() === before, 2000, 50);
+  await waitFor('the rules to be back', () => rules() === before);
   await detachSandbox(networks, sandbox);
   await networks.stop();
 });
