@@ -79,6 +79,8 @@ describe('classic build', () => {
     const part = await build(dockerfile('three'), `t=afar:3&${from('afar:1')}`);
     assert.equal(used(part), 2, part.text);
     assert.equal(used(await build(dockerfile('three'), `t=afar:3&${from('nosuch:1')}`)), 0);
+    const none = await build(dockerfile('three'), `t=afar:3&${from('', 'UPPER')}`);
+    assert.deepEqual([none.status, used(none)], [200, 0], 'an empty variable of a script is no error');
     assert.equal(used(await build(dockerfile('three'), `t=afar:3&${from()}`)), 3, 'no names are no limit');
     const bad = await build(dockerfile('two'), 'cachefrom=%7B%7D');
     assert.deepEqual([bad.status, /error reading cache-from/.test(bad.text)], [400, true], bad.text);
@@ -106,6 +108,8 @@ describe('classic build', () => {
   it('takes null for what a client leaves out, as older ones write it', async () => {
     const query = ['buildargs', 'cachefrom', 'labels', 'ulimits'].map((name) => `${name}=null`).join('&');
     assert.match((await build({ Dockerfile: `FROM ${under.image}\n` }, query)).text, /Successfully built/);
+    const members = 'cachefrom=[null]&ulimits=[null]';
+    assert.match((await build({ Dockerfile: `FROM ${under.image}\n` }, members)).text, /Successfully built/);
   });
 
   it('says with which code a RUN has failed', async () => {

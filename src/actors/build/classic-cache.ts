@@ -25,7 +25,7 @@ export class ClassicCache {
   /** undefined: all images count. */
   #sources: readonly Image[] | undefined;
 
-  /** Names of images that are not here are left out, as dockerd does. @throws EngineError invalid for a bad name. */
+  /** Names of images that are not here, and such that are none, are left out, as dockerd does. */
   constructor(deps: ClassicCacheDeps, steps: ClassicImages, { cacheFrom }: Pick<BuildRequest, 'cacheFrom'>) {
     this.#deps = deps;
     this.#steps = steps;
@@ -79,7 +79,7 @@ function present(images: FileImageStore, name: string): Image[] {
   try {
     return [images.resolve(name)];
   } catch (error) {
-    if (isEngineError(error, 'not-found')) return [];
+    if (isEngineError(error, 'not-found') || isEngineError(error, 'invalid')) return [];
     throw error;
   }
 }

@@ -25,13 +25,16 @@ export function labels(query: Query): Map<string, string> {
   return new Map([...members(query.text('labels'), 'labels')].map(([key, value]) => [key, value ?? '']));
 }
 
-/** Returns the images whose histories, or caches, are to be used. */
+/**
+ * Returns the images whose histories, or caches, are to be used. One may be '' or no name of an image: dockerd takes
+ * such a list, as scripts send it whose variable is empty, and finds nothing under it.
+ */
 export function cacheImages(query: Query): string[] {
   const text = query.text('cachefrom');
   const names = text === '' ? [] : (parsed(text, 'cache-from') ?? []);
-  if (!Array.isArray(names) || !names.every((name) => typeof name === 'string'))
-    throw invalid('error reading cache-from: not a list of strings');
-  return names;
+  const isName = (name: unknown): name is string | null => name === null || typeof name === 'string';
+  if (!Array.isArray(names) || !names.every(isName)) throw invalid('error reading cache-from: not a list of strings');
+  return names.map((name) => name ?? '');
 }
 
 /** Returns the names of the image that is made, in their familiar form, each once. */
@@ -47,13 +50,14 @@ export function imageNames(query: Query): string[] {
   return [...new Set(names)];
 }
 
-/** Returns the limits. Clients of Go write a list without members as `null`. */
+/** Returns the limits. Clients of Go write a list without members, and a limit that is none, as `null`. */
 export function ulimits(query: Query): Ulimit[] {
   const text = query.text('ulimits');
   const value = text === '' ? [] : (parsed(text, 'ulimit settings') ?? []);
   if (!Array.isArray(value)) throw invalid('error reading ulimit settings: not a list');
-  return value.map((one: unknown) => {
-    const { Name, Soft, Hard } = (one ?? {}) as Partial<Record<keyof Ulimit, unknown>>;
+  const limits = value.filter((one: unknown) => one !== null);
+  return limits.map((one: unknown) => {
+    const { Name, Soft, Hard } = one as Partial<Record<keyof Ulimit, unknown>>;
     if (typeof Name !== 'string' || typeof Soft !== 'number' || typeof Hard !== 'number')
       throw invalid('error reading ulimit settings: a limit has a name and two numbers');
     return { Name, Soft, Hard };

@@ -60,7 +60,7 @@ function* frontendAttrs(query: Query, context: string | undefined): Generator<[s
     const value = query.text(parameter);
     if (value !== '' && !(name === 'filename' && value === '.')) yield [name, value];
   }
-  const images = cacheImages(query);
+  const images = cacheImages(query).filter((name) => name !== '');
   if (images.length > 0) yield ['cache-from', images.map(csvField).join(',')];
   for (const [key, value] of buildArgs(query)) if (value !== undefined) yield [`build-arg:${key}`, value];
   for (const [key, value] of labels(query)) yield [`label:${key}`, value];
