@@ -60,6 +60,11 @@ describe('run', () => {
     const missing = await cli(['run', '--rm', image, 'no-such-program']);
     assert.equal(missing.status, 127, missing.stderr);
     assert.match(missing.stderr, /executable file not found in \$PATH/);
+    // Without --rm the client waits for the next exit, and would print what the answer says of an error.
+    const kept = await cli(['run', '--name', 'kept', image, 'no-such-program']);
+    assert.equal(kept.status, 127, kept.stderr);
+    assert.doesNotMatch(kept.stderr, /Error waiting/);
+    await ok('rm', 'kept');
     const forbidden = await cli(['run', '--rm', image, '/etc/passwd']);
     assert.equal(forbidden.status, 126, forbidden.stderr);
     assert.match(forbidden.stderr, /permission denied/);

@@ -43,7 +43,8 @@ export function startFailed(context: ContainerContext, error: EngineError): Step
   const exitCode = typeof error.details['exitCode'] === 'number' ? error.details['exitCode'] : 128;
   const status = context.record.state.startedAt === NEVER ? 'created' : 'exited';
   const record = withState(context.record, { status, pid: 0, exitCode, error: error.message });
-  const woken = wake(context.waiters, AT_THE_END, record);
+  // The error is told to those who start. `docker run` would print that of a wait as well, as one of its own.
+  const woken = wake(context.waiters, AT_THE_END, withState(record, { error: '' }));
   return {
     change: { record, starters: [], restarters: [], waiters: woken.waiters },
     acts: [...reject([...starters, ...restarters], error), publish(record), saveLater(record), ...woken.acts],
