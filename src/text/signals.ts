@@ -26,7 +26,7 @@ export function signalNumber(text: string): number | undefined {
 /** Like signalNumber, but throws invalid `invalid signal: X`, or that there is no such number. */
 export function parseSignal(text: string): number {
   const number = signalNumber(text);
-  if (number === undefined && /^-?\d+$/.test(text))
+  if (number === undefined && text !== '0' && /^-?\d+$/.test(text))
     throw invalid(`the linux daemon does not support signal ${text}`, { code: 'INVALID_SIGNAL' });
   if (number === undefined) throw invalid(`invalid signal: ${text}`, { code: 'INVALID_SIGNAL' });
   return number;

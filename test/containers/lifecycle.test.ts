@@ -137,7 +137,7 @@ describe('kill', () => {
     }
     await lives.runTrapping('web');
     assert.equal((await lives.post('/containers/web/kill?signal=RTMIN%2B3')).status, 204);
-    for (const signal of ['NOPE', 'SIG', '9.5'])
+    for (const signal of ['NOPE', 'SIG', '9.5', '0'])
       await refused(lives.post(`/containers/web/kill?signal=${signal}`), 400, /invalid signal/i);
     for (const signal of ['-1', '65'])
       await refused(

@@ -152,7 +152,7 @@ export function checkChange(
         'cannot disconnect container from host network - container was created in host network mode',
       );
     if (!isConnected)
-      throw internal(`container ${record.id} is not connected to the network ${change.network}`, {
+      throw internal(`container ${record.id} is not connected to network ${change.network}`, {
         code: 'NOT_CONNECTED',
       });
     return;
