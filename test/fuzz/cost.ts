@@ -6,6 +6,7 @@ import type { Random } from './random.js';
 export interface CostlyCase {
   readonly target: CostTarget;
   readonly recipe: Recipe;
+  /** Milliseconds of processor time. */
   readonly ms: number;
 }
 
@@ -47,7 +48,7 @@ function keep(list: CostlyCase[], item: CostlyCase): void {
   list.splice(KEPT);
 }
 
-/** The best of several tries, of which a machine that does something else spoils one or two. */
+/** The best of several tries, of which a collection of garbage spoils one or two. */
 function atLimit(target: CostTarget, recipe: Recipe): CostlyCase {
   const text = cook(recipe, target.limit);
   let ms = Infinity;
@@ -55,12 +56,14 @@ function atLimit(target: CostTarget, recipe: Recipe): CostlyCase {
   return { target, recipe, ms };
 }
 
+/** Returns milliseconds of processor time: a busy machine lets a process wait for as long as it likes. */
 function time(target: CostTarget, text: string): number {
-  const start = performance.now();
+  const start = process.cpuUsage();
   try {
     target.run(text);
   } catch {
     // Most of it is wrong.
   }
-  return performance.now() - start;
+  const { user, system } = process.cpuUsage(start);
+  return (user + system) / 1000;
 }

@@ -102,7 +102,7 @@ test('the slowest of them sent to a daemon, which answers others meanwhile', asy
     return request === undefined ? [] : [request];
   });
   for (const { method, path, ...options } of sendable.slice(0, SENT)) {
-    const { status } = await pingWhile(engine.socketPath, () =>
+    const { status } = await pingWhile(engine, () =>
       call(engine.socketPath, method, path, options).catch(refusedEarly),
     );
     assert.ok(status >= 200 && status < 500, `${method} ${path.slice(0, 200)} gave ${status}`);

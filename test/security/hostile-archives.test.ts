@@ -175,7 +175,7 @@ for (const [name, [make, reply]] of Object.entries(ARCHIVES)) {
 
   test(`load: ${name}`, async () => {
     archive = make();
-    const { lines, error } = await pingWhile(engine.socketPath, () => load(engine, archive));
+    const { lines, error } = await pingWhile(engine, () => load(engine, archive));
     assert.match(error ?? lines.join('\n'), reply);
   });
 
@@ -186,9 +186,7 @@ for (const [name, [make, reply]] of Object.entries(ARCHIVES)) {
     assert.ok(body.length > 0, 'the test before this one makes the archive');
     const headers = { 'Content-Type': 'application/x-tar' };
     const path = '/images/create?fromSrc=-&repo=hostile&tag=imported';
-    const { status } = await pingWhile(engine.socketPath, () =>
-      call(engine.socketPath, 'POST', path, { body, headers }),
-    );
+    const { status } = await pingWhile(engine, () => call(engine.socketPath, 'POST', path, { body, headers }));
     assert.ok(status === 200 || (status >= 400 && status < 500), String(status));
   });
 }

@@ -139,7 +139,7 @@ for (const [name, path, makeBody, status, message] of BODIES) {
         assert.equal(reply.status, status, reply.message);
         assert.match(reply.message, message);
       };
-      await pingWhile(engine.socketPath, refused);
+      await pingWhile(engine, refused);
     }
   });
 }
@@ -170,5 +170,5 @@ test('many clients with large bodies wait for each other, not the others for the
     for (const { status } of await Promise.all(Array.from({ length: 4 }, () => post('/containers/create', body))))
       assert.equal(status, 400);
   };
-  await pingWhile(engine.socketPath, refused);
+  await pingWhile(engine, refused);
 });

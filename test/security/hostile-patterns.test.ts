@@ -38,7 +38,7 @@ interface Answer {
 }
 
 function attack(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
-  return pingWhile(engine.socketPath, () => call(engine.socketPath, method, path, options));
+  return pingWhile(engine, () => call(engine.socketPath, method, path, options));
 }
 
 function list(what: string, filters: Readonly<Record<string, readonly string[]>>): Promise<Answer> {

@@ -69,7 +69,7 @@ for (const [name, head] of Object.entries(HEADS)) {
       await t.test(where, async () => {
         const sockets: Socket[] = [];
         try {
-          await pingWhile(engine.socketPath, async () => sockets.push(await attack(target, head)));
+          await pingWhile(engine, async () => sockets.push(await attack(target, head)));
         } finally {
           for (const socket of sockets) socket.destroy();
         }

@@ -45,10 +45,7 @@ test('sets of processors that fill the memory (CVE-2018-20699)', async () => {
   ]) {
     for (const field of ['CpusetCpus', 'CpusetMems']) {
       const body = JSON.stringify({ Image: 'absent', HostConfig: { [field]: list } });
-      refused(
-        await pingWhile(engine.socketPath, () => post('/containers/create', body)),
-        `${field} ${list.slice(0, 30)}`,
-      );
+      refused(await pingWhile(engine, () => post('/containers/create', body)), `${field} ${list.slice(0, 30)}`);
     }
   }
 });
@@ -66,7 +63,7 @@ test('JSON that is deep, long, broken or full of members', async () => {
     'quotes and nothing else': '"'.repeat(4 * MIB),
   };
   for (const [what, body] of Object.entries(bodies))
-    refused(await pingWhile(engine.socketPath, () => post('/containers/create', body)), what);
+    refused(await pingWhile(engine, () => post('/containers/create', body)), what);
 });
 
 test('heads with long runs of blanks, and names of them', async () => {
@@ -76,7 +73,7 @@ test('heads with long runs of blanks, and names of them', async () => {
     `X: ${'\t '.repeat(3000)}\u007f`,
     `Content-Type: application/json${' ;'.repeat(3000)}`,
   ]) {
-    await pingWhile(engine.socketPath, async () => {
+    await pingWhile(engine, async () => {
       const connection = await RawConnection.open(engine.socketPath);
       connection.write(
         `POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n${line}\r\nConnection: close\r\n\r\n{}`,
@@ -94,16 +91,16 @@ test('log options, references and queries of the largest size', async () => {
       Image: 'absent',
       HostConfig: { LogConfig: { Type: 'json-file', Config: { tag, 'max-size': long('1') } } },
     });
-    refused(await pingWhile(engine.socketPath, () => post('/containers/create', body)), 'log options');
+    refused(await pingWhile(engine, () => post('/containers/create', body)), 'log options');
   }
   for (const name of [long('a-'), long('a.'), long('a/'), long('__a')]) {
     refused(
-      await pingWhile(engine.socketPath, () => post('/containers/create', JSON.stringify({ Image: `${name}!` }))),
+      await pingWhile(engine, () => post('/containers/create', JSON.stringify({ Image: `${name}!` }))),
       'a reference',
     );
   }
   for (const query of [long('a&'), long('a=b&'), long('%41')]) {
-    const reply = await pingWhile(engine.socketPath, () =>
+    const reply = await pingWhile(engine, () =>
       call(engine.socketPath, 'GET', `/containers/json?${query.slice(0, 30_000)}`),
     );
     assert.ok(reply.status < 500, `a query gave ${reply.status}`);
@@ -112,7 +109,7 @@ test('log options, references and queries of the largest size', async () => {
 
 test('thousands of variables in one line of a build', async () => {
   const pairs = Array.from({ length: 4900 }, (_, at) => `v${at}=1`);
-  const built = await pingWhile(engine.socketPath, async () => {
+  const built = await pingWhile(engine, async () => {
     const body = tarOf([{ path: 'Dockerfile', content: `FROM scratch\nENV ${pairs.join(' ')}\nENV v7=2 v4899=3\n` }]);
     const headers = { 'Content-Type': 'application/x-tar' };
     return (await call(engine.socketPath, 'POST', '/build?t=many:variables', { body, headers })).text;

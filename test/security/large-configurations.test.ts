@@ -49,13 +49,13 @@ for (const [name, config, message] of EXCESSIVE) {
     const built = buildImage({ layers: [layer], config });
     const registry = await startLyingRegistry(built, () => false);
     try {
-      const pulled = await pingWhile(engine.socketPath, () => pull(engine, `${registry.host}/some/thing:1`));
+      const pulled = await pingWhile(engine, () => pull(engine, `${registry.host}/some/thing:1`));
       assert.match(pulled.error ?? '', message);
     } finally {
       await registry.stop();
     }
     const archive = archiveOf(oldArchive(built, ['some/thing:1']));
-    const loaded = await pingWhile(engine.socketPath, () => load(engine, archive));
+    const loaded = await pingWhile(engine, () => load(engine, archive));
     assert.match(loaded.error ?? '', message);
     assert.equal((await call(engine.socketPath, 'GET', '/images/some/thing:1/json')).status, 404);
   });
@@ -152,7 +152,7 @@ test('ports that look for a free number of a range hold nobody up', async () => 
   const binding = { HostIp: '127.0.0.1', HostPort: '20000-29999' };
   const PortBindings = { '80/tcp': Array.from({ length: 400 }, () => binding) };
   const json = { Image: image, Cmd: ['sleep', '1000'], HostConfig: { PortBindings } };
-  await pingWhile(engine.socketPath, async () => {
+  await pingWhile(engine, async () => {
     const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json });
     const started = await call(engine.socketPath, 'POST', `/containers/${Id}/start`);
     assert.equal(started.status, 204, started.text);

@@ -1,6 +1,8 @@
 /** Whether a daemon still answers others while it is given something hard to do. */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Engine } from './engine.js';
 import { call } from './http.js';
 
 const MAX_PING_MS = 1000;
@@ -15,11 +17,13 @@ export function longestPing(): number {
   return longestEver;
 }
 
+type Pinged = Pick<Engine, 'socketPath' | 'pid'>;
+
 /**
  * Runs the attack and pings meanwhile. The longest ping may take a second; since a loaded machine may take longer for
  * reasons of its own, the best of five tries counts.
  */
-export async function pingWhile<T>(socketPath: string, attack: () => Promise<T>): Promise<T> {
+export async function pingWhile<T>(engine: Pinged, attack: () => Promise<T>): Promise<T> {
   let longest = 0;
   for (let attempt = 1; ; attempt++) {
     const state = { isOver: false };
@@ -28,7 +32,7 @@ export async function pingWhile<T>(socketPath: string, attack: () => Promise<T>)
     const ended = attacked.catch(() => undefined);
     longest = 0;
     do {
-      longest = Math.max(longest, await ping(socketPath));
+      longest = Math.max(longest, await ping(engine));
       await Promise.race([ended, sleep(PAUSE_MS)]);
     } while (!state.isOver);
     const result = await attacked;
@@ -40,9 +44,19 @@ export async function pingWhile<T>(socketPath: string, attack: () => Promise<T>)
   }
 }
 
-/** Milliseconds until the answer. */
-export async function ping(socketPath: string): Promise<number> {
-  const start = performance.now();
+/**
+ * Milliseconds until the answer, without those in which the daemon's main thread or this one was ready to run and the
+ * processors were others'.
+ */
+async function ping({ socketPath, pid }: Pinged): Promise<number> {
+  const readyMs = (): number => waitedMs(pid) + waitedMs(process.pid);
+  const start = performance.now() - readyMs();
   assert.equal((await call(socketPath, 'GET', '/_ping')).text, 'OK');
-  return performance.now() - start;
+  return Math.max(0, performance.now() - readyMs() - start);
+}
+
+/** How long the main thread of a process has waited for a processor so far: the second number of its `schedstat`. */
+function waitedMs(pid: number): number {
+  const [, waited = 0] = readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ').map(Number);
+  return waited / 1e6;
 }
