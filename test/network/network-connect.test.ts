@@ -254,6 +254,34 @@ test('what cannot be is refused in the words that clients know, and leaves nothi
   await engineOk(engine, ['network', 'rm', 'chosen-by-engine']);
 });
 
+test('networks that exclude each other are refused together, in the same words', async () => {
+  const sharing = /container sharing network namespace with another container or host/;
+  const none = /container cannot be connected to multiple networks with one of the networks in private \(none\) mode/;
+  const host = /cannot connect container to host network - container must be created in host network mode/;
+  const cases: [mode: string, other: string, message: RegExp][] = [
+    ['host', 'bridge', sharing],
+    ['host', 'front', sharing],
+    ['bridge', 'host', host],
+    ['none', 'front', none],
+    ['front', 'none', none],
+  ];
+  for (const [mode, other, message] of cases) {
+    const json = {
+      Image: image,
+      Cmd: ['true'],
+      HostConfig: { NetworkMode: mode },
+      NetworkingConfig: { EndpointsConfig: { [mode]: {}, [other]: {} } },
+    };
+    const created = await call(engine.socketPath, 'POST', '/containers/create?name=both', { json });
+    // The known engine finds out at the start, by the network that it joins second.
+    const reply =
+      engine.name === 'engined' ? created : await call(engine.socketPath, 'POST', '/containers/both/start');
+    assert.equal(reply.status, 400, `${mode} and ${other}: ${reply.text}`);
+    if (engine.name === 'engined') assert.match(reply.text, message);
+    await attempt(engine, ['rm', '-f', 'both']);
+  }
+});
+
 test('a container without networks joins none at its start, whatever it was connected to', async () => {
   const json = {
     Image: image,

@@ -21,7 +21,7 @@ import { mergeImageConfig } from './image-config.js';
 import { withLabelOptions } from './security-options.js';
 import { planLegacyLinks } from '../network/legacy-links.js';
 import { inheritedMounts, planMounts } from '../mounts/mount-plan.js';
-import { checkLinkNames, checkNewEndpoint } from '../network/network-change.js';
+import { checkBeside, checkLinkNames, checkNewEndpoint } from '../network/network-change.js';
 import { parseSignal } from '../../../text/signals.js';
 import { optional } from '../effects/tools.js';
 import { now } from '../streams/timestamps.js';
@@ -217,7 +217,13 @@ function planNetworks(
     // The daemon has no default network, so the container gets loopback alone.
     if (!network && nameOrId === 'bridge') return;
     if (network) checkNewEndpoint(network, request);
-    plan.set(network?.name ?? nameOrId, { request });
+    const name = network?.name ?? nameOrId;
+    checkBeside(
+      mode,
+      name,
+      [...plan.keys()].filter((other) => other !== name),
+    );
+    plan.set(name, { request });
   };
   add(mode, ownMember(endpoints, mode) ?? {});
   for (const [network, request] of Object.entries(endpoints)) if (network !== mode) add(network, request);

@@ -163,22 +163,27 @@ export function checkChange(
     ...Object.entries(record.networks).flatMap(([name, { request }]) => (name === change.network ? [] : [request])),
     change.request,
   ]);
-  if (mode !== 'host' && change.network === 'host')
+  const others = Object.keys(record.networks).filter((name) => name !== change.network);
+  checkBeside(mode, change.network, others);
+  if (isConnected && isLive(record))
+    throw forbidden(`endpoint with name ${record.name.slice(1)} already exists in network ${change.network}`, {
+      code: 'ENDPOINT_EXISTS',
+    });
+}
+
+/** Throws invalid when a container in this network mode cannot have a network beside the others. */
+export function checkBeside(mode: string, network: string, others: readonly string[]): void {
+  if (mode !== 'host' && network === 'host')
     throw hostNetworkRefused(
       'cannot connect container to host network - container must be created in host network mode',
     );
-  const others = Object.keys(record.networks).filter((name) => name !== change.network);
   if (others.includes('host')) throw sharedNamespaceRefused();
-  if (others.includes('none') || (others.length > 0 && change.network === 'none')) {
+  if (others.includes('none') || (others.length > 0 && network === 'none')) {
     throw invalid(
       'container cannot be connected to multiple networks with one of the networks in private (none) mode',
       { code: 'NONE_NETWORK' },
     );
   }
-  if (isConnected && isLive(record))
-    throw forbidden(`endpoint with name ${record.name.slice(1)} already exists in network ${change.network}`, {
-      code: 'ENDPOINT_EXISTS',
-    });
 }
 
 /** Returns the changed record of a container that does not run. */
