@@ -274,12 +274,21 @@ test('networks that exclude each other are refused together, in the same words',
     };
     const created = await call(engine.socketPath, 'POST', '/containers/create?name=both', { json });
     // The known engine finds out at the start, by the network that it joins second.
-    const reply =
-      engine.name === 'engined' ? created : await call(engine.socketPath, 'POST', '/containers/both/start');
+    const reply = engine.name === 'engined' ? created : await call(engine.socketPath, 'POST', '/containers/both/start');
     assert.equal(reply.status, 400, `${mode} and ${other}: ${reply.text}`);
     if (engine.name === 'engined') assert.match(reply.text, message);
     await attempt(engine, ['rm', '-f', 'both']);
   }
+});
+
+test('a container in the mode of the host joins no network, also when it has left the one of the host', async () => {
+  await engineOk(engine, ['create', '--name', 'hosted', '--network', 'host', image, 'true']);
+  await engineOk(engine, ['network', 'disconnect', 'host', 'hosted']);
+  const json = { Container: 'hosted' };
+  const reply = await call(engine.socketPath, 'POST', '/networks/front/connect', { json });
+  // The known engine takes it, and fails at each start.
+  if (engine.name === 'engined') assert.deepEqual([reply.status, /cannot be connected/.test(reply.text)], [400, true]);
+  await engineOk(engine, ['rm', 'hosted']);
 });
 
 test('a container without networks joins none at its start, whatever it was connected to', async () => {

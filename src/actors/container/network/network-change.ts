@@ -177,7 +177,8 @@ export function checkBeside(mode: string, network: string, others: readonly stri
     throw hostNetworkRefused(
       'cannot connect container to host network - container must be created in host network mode',
     );
-  if (others.includes('host')) throw sharedNamespaceRefused();
+  // The host's network need not be among the others: a container that does not run can leave it.
+  if (mode === 'host' && network !== 'host') throw sharedNamespaceRefused();
   if (others.includes('none') || (others.length > 0 && network === 'none')) {
     throw invalid(
       'container cannot be connected to multiple networks with one of the networks in private (none) mode',
