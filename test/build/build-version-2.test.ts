@@ -131,6 +131,19 @@ describe('POST /build with version=2', () => {
     assert.equal(ordered.image, image.Id);
   });
 
+  test('names the parameter that it cannot read', async () => {
+    const digest = `a@sha256:${'0'.repeat(64)}`;
+    for (const [parameter, value] of [
+      ['t', 'Bad'],
+      ['t', digest],
+      ['cachefrom', '{'],
+      ['cachefrom', '[1]'],
+    ] as const) {
+      const { status, text } = await post(parameters({ [parameter]: value }), Buffer.alloc(0));
+      assert.deepEqual([status, new RegExp(`(invalid|reading) ${parameter}\\b`).test(text)], [400, true], text);
+    }
+  });
+
   test('takes a context from another request, and from an address', async () => {
     const upload = tarOf({ Dockerfile: `FROM ${under.image}\nCOPY mine /mine\n`, mine: 'of the upload' });
     const [built, uploaded] = await Promise.all([

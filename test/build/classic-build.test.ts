@@ -83,7 +83,7 @@ describe('classic build', () => {
     assert.deepEqual([none.status, used(none)], [200, 0], 'an empty variable of a script is no error');
     assert.equal(used(await build(dockerfile('three'), `t=afar:3&${from()}`)), 3, 'no names are no limit');
     const bad = await build(dockerfile('two'), 'cachefrom=%7B%7D');
-    assert.deepEqual([bad.status, /error reading cache-from/.test(bad.text)], [400, true], bad.text);
+    assert.deepEqual([bad.status, /error reading cachefrom/.test(bad.text)], [400, true], bad.text);
   });
 
   it('tells of each image that a step leaves, and of names', async () => {

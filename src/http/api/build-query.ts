@@ -4,6 +4,8 @@ import { familiarString, parseReference, withDefaultTag } from '../../images/ref
 import type { Ulimit } from '../../ports/container.js';
 import type { Query } from '../query.js';
 
+const MAX_SHOWN_CHARS = 200;
+
 /** Returns the builder that is asked for. @throws EngineError invalid for what neither of them does. */
 export function requireBuilder(query: Query): 'classic' | 'buildkit' {
   const version = query.text('version');
@@ -31,9 +33,9 @@ export function labels(query: Query): Map<string, string> {
  */
 export function cacheImages(query: Query): string[] {
   const text = query.text('cachefrom');
-  const names = text === '' ? [] : (parsed(text, 'cache-from') ?? []);
+  const names = text === '' ? [] : (parsed(text, 'cachefrom') ?? []);
   const isName = (name: unknown): name is string | null => name === null || typeof name === 'string';
-  if (!Array.isArray(names) || !names.every(isName)) throw invalid('error reading cache-from: not a list of strings');
+  if (!Array.isArray(names) || !names.every(isName)) throw invalid('error reading cachefrom: not a list of strings');
   return names.map((name) => name ?? '');
 }
 
@@ -42,12 +44,20 @@ export function imageNames(query: Query): string[] {
   const names = query
     .all('t')
     .filter((name) => name !== '')
-    .map((name) => {
-      const reference = parseReference(name);
-      if (reference.digest !== undefined) throw invalid('build tag cannot contain a digest');
-      return familiarString(withDefaultTag(reference));
-    });
+    .map(imageName);
   return [...new Set(names)];
+}
+
+/** @throws EngineError invalid that names the parameter, since a request may have many. */
+function imageName(written: string): string {
+  try {
+    const reference = parseReference(written);
+    if (reference.digest !== undefined) throw invalid('build tag cannot contain a digest');
+    return familiarString(withDefaultTag(reference));
+  } catch (error) {
+    const shown = JSON.stringify(written.slice(0, MAX_SHOWN_CHARS));
+    throw invalid(`invalid t ${shown}: ${messageOf(error)}`, { cause: error });
+  }
 }
 
 /** Returns the limits. Clients of Go write a list without members, and a limit that is none, as `null`. */
