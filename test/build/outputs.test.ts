@@ -120,8 +120,18 @@ describe('docker build', { skip }, () => {
     assert.equal(layer?.mediaType, `${OCI}.layer.v1.tar`);
     const config = plain.blob(manifest.config) as { rootfs: { diff_ids: string[] } };
     assert.equal(config.rootfs.diff_ids[0], layer.digest);
-    const wrong = await buildx.run(['build', '-o', 'type=oci,dest=../x.tar,compression=lzma', '.'], { in: 'a' });
-    assert.match(wrong.stderr, /unsupported layer compression type: lzma/);
+    for (const [output, words] of [
+      ['type=oci,dest=../x.tar,compression=lzma', /unsupported layer compression type: lzma/],
+      ['type=oci,dest=../x.tar,compression-level=x', /specified for compression-level/],
+      ['type=docker,dest=../x.tar,force-compression=x', /non-bool value "x" specified for force-compression/],
+      ['type=oci,dest=../x.tar,tar=x', /specified for tar/],
+      ['type=image,store=x', /specified for store/],
+      ['type=local,dest=../x,platform-split=x', /specified for platform-split/],
+    ] as const) {
+      const wrong = await buildx.run(['build', '-o', output, '.'], { in: 'a' });
+      assert.match(wrong.stderr, words);
+      assert.doesNotMatch(wrong.stderr, /COPY/, 'nothing is built for it');
+    }
   });
 
   test('gives one digest for the same files, whenever they were written', async () => {

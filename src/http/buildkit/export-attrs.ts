@@ -29,6 +29,28 @@ type Attributes = ReadonlyMap<string, string>;
 
 const COMPRESSIONS: ReadonlySet<string> = new Set(['gzip', 'zstd', 'uncompressed']);
 const MS_PER_SECOND = 1000;
+/** Attributes that are true or false, of files and of an image. */
+const FILE_FLAGS = ['platform-split'];
+const IMAGE_FLAGS = [
+  'force-compression',
+  'name-canonical',
+  'oci-mediatypes',
+  'push',
+  'push-by-digest',
+  'registry.insecure',
+  'rewrite-timestamp',
+  'store',
+  'tar',
+];
+
+/** Reads what an exporter is told before anything is built for it. @throws EngineError for a value that is none. */
+export function requireReadable(exporter: Exporter, buildArgs: Attributes): void {
+  const { type, attrs } = exporter;
+  const isFiles = type === 'local' || type === 'tar';
+  for (const name of isFiles ? FILE_FLAGS : IMAGE_FLAGS) flag(attrs, name);
+  dateEpoch(attrs, buildArgs);
+  if (type === 'oci' || type === 'docker') exportOptions(type, exporter, buildArgs);
+}
 
 /** @throws EngineError for a name that cannot be given. */
 export function namesOf(attrs: Attributes): ImageName[] {

@@ -1,7 +1,15 @@
 /** Translates exporters, by which a client says what it wants of a build: images here, or files there. */
 import { internal, invalid } from '../../errors/engine-error.js';
 import type { BuildCredentials, BuildOutput, PlatformResult, ResultFiles } from '../../ports/build.js';
-import { flag, namesOf, rewriteEpoch, statementPrefix, type Exporter, type ImageName } from './export-attrs.js';
+import {
+  flag,
+  namesOf,
+  requireReadable,
+  rewriteEpoch,
+  statementPrefix,
+  type Exporter,
+  type ImageName,
+} from './export-attrs.js';
 import { attesting, type BuildOrigin } from './image-attestations.js';
 import { canBeStored, needsDocuments, type PushParts, storedDocuments, wholePush } from './image-push.js';
 import { sendArchive, sendFiles, sendImage, type SendParts } from './client-outputs.js';
@@ -49,8 +57,9 @@ export function outputsOf(build: OrderedBuild, origin: BuildOrigin, parts: Expor
     const exporter = { ...given, ...attesting(build, origin, (attrs.get('name') ?? '').split(',').filter(Boolean)) };
     if (exporter.attest !== undefined && !(parts.keepsIndexes || canAttest(exporter))) throw invalid(NO_ATTESTATIONS);
     if (exporter.attest !== undefined) statementPrefix(attrs);
+    if (!isExporter(type)) throw noExporter(type);
+    requireReadable(exporter, build.attrs.buildArgs);
     if (isImage(type)) return imageOutputs(build, exporter, parts);
-    if (!CLIENT.has(type)) throw noExporter(type);
     const taking = <T extends readonly unknown[]>(send: (...results: T) => Promise<void>) => {
       return (...results: T): Promise<void> => {
         build.taken.add(index);
