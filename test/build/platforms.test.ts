@@ -95,6 +95,11 @@ describe('builds for several platforms', { skip }, () => {
     }
     const [amd64, arm64] = ['amd64', 'arm64'].map((arch) => readFileSync(join(tree, `linux_${arch}/common`), 'utf8'));
     assert.equal(amd64, arm64);
+    // In one directory the files of one platform would take the place of the other's.
+    const order = ['build', ...BOTH, '-o', 'type=local,dest=../merged,platform-split=false', '.'];
+    const merged = await buildx.run(order, { in: 'a' });
+    assert.notEqual(merged.status, 0);
+    assert.match(merged.stderr, /cannot overwrite \w+ from linux\/amd64 with linux\/arm64 when split/);
     // The build of one platform finds the steps of all.
     const { stderr } = await buildx.ok(['build', '--platform', 'linux/arm64', '-o', '../one', '.'], { in: 'a' });
     assert.equal(readFileSync(join(buildx.directory, 'one/common'), 'utf8'), amd64);

@@ -254,10 +254,10 @@ describe('docker build --provenance', { skip }, () => {
       { name: 'one', digest: sha256('first <&>\n') },
     ];
     const at = (...path: string[]): string => join(buildx.directory, ...path);
-    const check = (path: string, arch: string): void => {
+    const check = (path: string, arch: string, subjects = subjectsFor(arch)): void => {
       const text = readFileSync(path, 'utf8');
       const statement = JSON.parse(text) as Statement;
-      assert.deepEqual(statement.subject, subjectsFor(arch));
+      assert.deepEqual(statement.subject, subjects);
       assert.equal(statement.predicateType, 'https://slsa.dev/provenance/v0.2');
       assert.equal(JSON.stringify(statement, undefined, 2), text, 'in the lines of an encoder');
       assert.equal(statSync(path).mode & 0o777, 0o600);
@@ -268,7 +268,8 @@ describe('docker build --provenance', { skip }, () => {
     const both = ['--platform', 'linux/amd64,linux/arm64', '--provenance=mode=min'];
     await buildx.ok(['build', ...both, '-o', 'type=local,dest=../both,attestation-prefix=a-', '.'], { in: 'files' });
     const together = 'type=local,dest=../mixed,platform-split=false';
-    await buildx.ok(['build', ...both, '-o', together, '.'], { in: 'files' });
+    buildx.write('files/apart', 'FROM scratch\nARG TARGETARCH\nCOPY one /$TARGETARCH\n');
+    await buildx.ok(['build', ...both, '-f', 'apart', '-o', together, '.'], { in: 'files' });
     await buildx.ok(['build', ...both, '-o', 'type=tar,dest=../both.tar', '.'], { in: 'files' });
     await buildx.ok(['build', '--provenance=mode=min', '-o', 'type=tar,dest=../one.tar', '.'], { in: 'files' });
     for (const name of ['both', 'one']) {
@@ -280,7 +281,7 @@ describe('docker build --provenance', { skip }, () => {
     for (const arch of ['amd64', 'arm64']) {
       check(at(`both/linux_${arch}/a-provenance.json`), arch);
       check(at(`both-tar/linux_${arch}/provenance.json`), arch);
-      check(at(`mixed/provenance.linux_${arch}.json`), arch);
+      check(at(`mixed/provenance.linux_${arch}.json`), arch, subjectsFor(arch).slice(0, 1));
       assert.equal(readFileSync(at(`both-tar/linux_${arch}/one`), 'utf8'), 'first <&>\n');
     }
     // Clients that say nothing get the files alone, and nothing of it stays here.

@@ -2,6 +2,7 @@
 import { parse } from 'node:path';
 import type { ExportOptions, ExportSteps, ImageExport } from '../../build/outputs/image-export.js';
 import type { FileStatements, StatementOrder } from '../../build/outputs/file-statements.js';
+import { invalid } from '../../errors/engine-error.js';
 import { duringTransfer } from '../../build/transfer-status.js';
 import type { CountBytes, PlatformResult, ResultFiles } from '../../ports/build.js';
 import { ClientContent } from './client-content.js';
@@ -39,11 +40,12 @@ export async function sendFiles(
   const { signal } = build.job;
   const isSplit = flag(attrs, 'platform-split') ?? results.length > 1;
   const mtimeSeconds = dateEpoch(attrs, build.attrs.buildArgs);
+  const claims = isSplit || results.length === 1 ? undefined : new Claims();
   const send = async (files: ResultFiles, sent: CountBytes): Promise<void> => {
     const part = files.platform.replaceAll('/', '_');
     const below = isSplit ? part : undefined;
     const options = { metadata: metadataOf(index), signal, sent, mtimeSeconds, below };
-    await sendTree(session, files.directory, options);
+    await sendTree(session, files.directory, { ...options, claim: claims?.by(files.platform) });
     const suffix = !isSplit && results.length > 1 ? `.${part}` : '';
     const statements = await stated(build, exporter, files, suffix, parts);
     try {
@@ -58,6 +60,20 @@ export async function sendFiles(
       await duringTransfer(build.job.progress, vertex, shown, (sent) => send(files, sent));
     }
   });
+}
+
+/** Files of several platforms that come in one directory: each path is of one of them, as no file may be lost. */
+class Claims {
+  readonly #owners = new Map<string, string>();
+
+  by(platform: string): (path: string) => void {
+    return (path) => {
+      const owner = this.#owners.get(path);
+      if (owner !== undefined)
+        throw invalid(`cannot overwrite ${path} from ${owner} with ${platform} when split option is disabled`);
+      this.#owners.set(path, platform);
+    };
+  }
 }
 
 /** Writes what is attested of the files of a result; undefined: nothing is. @param suffix tells platforms apart. */

@@ -19,6 +19,8 @@ export interface SendOptions {
   readonly below?: string | undefined;
   /** The time of all files, in seconds since 1970; absent: each has its own. */
   readonly mtimeSeconds?: number | undefined;
+  /** Called with the path of each file that is no directory; what it throws ends the transfer. */
+  readonly claim?: ((path: string) => void) | undefined;
   /** Called with the number of bytes that have been sent so far. */
   readonly sent?: (total: number) => void;
 }
@@ -118,6 +120,7 @@ class TreeSender {
     const kind = kindOfFile(stat);
     // Sockets and devices mean nothing on another machine.
     if (kind === 'other') return;
+    if (kind !== 'directory') this.#options.claim?.(path);
     const id = this.#count++;
     const shown = below === undefined ? path : [below, path].filter((part) => part !== '').join('/');
     const twin = kind === 'file' && stat.nlink > 1n ? this.#firstName(stat, shown) : undefined;
