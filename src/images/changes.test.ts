@@ -74,6 +74,8 @@ test('the given configuration is not changed', () => {
 
 test('what cannot be applied is refused by name', () => {
   const table: readonly (readonly [string, RegExp])[] = [
+    ['', /^file with no instructions$/],
+    [' \n# a note', /^file with no instructions$/],
     ['RUN x', /^RUN is not a valid change command$/],
     ['ENV', /ENV requires at least one argument/],
     ['ENV A', /ENV must have two arguments/],

@@ -252,7 +252,10 @@ const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
   ),
 };
 
-/** Applies the instructions in order to a copy. Throws `invalid` naming the instruction that cannot be applied. */
+/**
+ * Applies the instructions in order to a copy. Throws `invalid` naming the instruction that cannot be applied, or when
+ * changes are given and none of them is an instruction: they were meant to change something.
+ */
 export function applyChanges(config: ImageRuntimeConfig, changes: readonly string[]): ImageRuntimeConfig {
   let result = config;
   const applied = new Set<string>();
@@ -264,6 +267,7 @@ export function applyChanges(config: ImageRuntimeConfig, changes: readonly strin
     result = apply(result, text);
     applied.add(name.toUpperCase());
   }
+  if (changes.length > 0 && applied.size === 0) throw bad('file with no instructions');
   if (!applied.has('ENTRYPOINT') || applied.has('CMD')) return result;
   // The old command was made for another entrypoint.
   const { Cmd: _old, ...rest } = result;
