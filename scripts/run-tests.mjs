@@ -17,6 +17,8 @@ import { endSandboxes, runInSandbox } from './sandbox.mjs';
 
 /** A file that hangs is ended after this time. Long runs, as with LIVES_COUNT=10000, are of files that are named. */
 const FILE_TIMEOUT_MS = process.argv.length > 2 ? 24 * 3600_000 : 15 * 60_000;
+/** Files that run one after the other have so much more for each of them, but three times as long at most. */
+const NEXT_FILE_MS = 60_000;
 const IMPORT_TESTS = join(ROOT, 'scripts', 'import-tests.mjs');
 const RUN_ONE = [
   // All processors are busy: threads that compile and collect beside the tests only add work of their own. With
@@ -178,7 +180,7 @@ async function runFiles(files, inMemory = usesMemory && files.every((file) => IN
   const { status, cpuSeconds } = await runInSandbox([process.execPath, ...RUN_ONE, ...program], {
     cwd: ROOT,
     log,
-    timeoutMs: FILE_TIMEOUT_MS,
+    timeoutMs: Math.min(FILE_TIMEOUT_MS + (files.length - 1) * NEXT_FILE_MS, 3 * FILE_TIMEOUT_MS),
     inMemory,
     onBtrfs,
     env: { TEST_SUMMARY: summary, ...(shares && { TEST_SHARES_ENGINE: '1' }) },
