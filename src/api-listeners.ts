@@ -8,6 +8,7 @@ import type { LiveConfig } from './config/live-config.js';
 import { EngineError, invalid, isEngineError } from './errors/engine-error.js';
 import { accessPolicy, type AccessPolicy } from './http/access-policy.js';
 import { BrowserGuard } from './http/browser-guard.js';
+import type { CloseOptions } from './http/closing.js';
 import type { Front } from './http/front.js';
 import type { RequestSummary } from './http/gate.js';
 import type { Listener, ListenSpec } from './http/listener.js';
@@ -84,10 +85,16 @@ export class ApiListeners {
     for (const plan of exposed) await this.#listen(front, plan);
   }
 
-  /** Closes all listeners, each as `Listener.close` does. */
-  async close(limitMs: number): Promise<void> {
+  /** Lets nobody in any more, at no listener, each as `Listener.rest` does. */
+  async rest(limitMs: number): Promise<void> {
     this.#closing.abort();
-    await Promise.all(this.#listeners.map((listener) => listener.close(limitMs)));
+    await Promise.all(this.#listeners.map((listener) => listener.rest(limitMs)));
+  }
+
+  /** Closes all listeners, each as `Listener.close` does. */
+  async close(limitMs: number, options?: CloseOptions): Promise<void> {
+    this.#closing.abort();
+    await Promise.all(this.#listeners.map((listener) => listener.close(limitMs, options)));
   }
 
   /** Ends all listeners that were closed, each as `Listener.end` does. */

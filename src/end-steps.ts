@@ -4,7 +4,7 @@ import { stopContainers } from './actors/engine/shutdown.js';
 import type { EngineLife, Step } from './start-steps.js';
 import { removeTemporaryFiles } from './sys/files/temporary-directory.js';
 
-/** Replies that have begun may take this long after the daemon was asked to stop, and other requests longer. */
+/** Replies that have begun may take this long after the containers have ended, and other requests longer. */
 const LISTENER_CLOSE_MS = 2000;
 /**
  * Connections to published ports get this where no next daemon goes on with them, because many short ones may wait for
@@ -19,6 +19,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['builds', ({ parts }) => parts.builder.builds.close()],
   ['containers', stopAll],
   ['ended tasks', ({ parts }) => parts.lives.departures.allOver()],
+  ['replies', endReplies],
   ['plugins', stopPlugins],
   ['history of builds', ({ parts }) => parts.builder.door.settled()],
   ['collection of the build cache', ({ parts }) => parts.builder.cacheGarbage.close()],
@@ -61,12 +62,25 @@ export async function endEngine(life: EngineLife): Promise<void> {
   }
 }
 
-/** Published ports go on until the networks are ended, or are ended now if nobody goes on with them. */
+/**
+ * Lets nobody in any more. Clients that wait for containers that end now, or follow one, stay until they have; those of
+ * containers that stay are sent to the next daemon. Published ports go on until the networks are ended, or are ended
+ * now if nobody goes on with them.
+ */
 async function closeListeners(life: EngineLife): Promise<void> {
   const { listeners, drivers } = life.parts;
+  if (!leavesContainers(life)) return listeners.rest(LISTENER_CLOSE_MS);
   await Promise.all([
     ...[listeners, drivers.metrics].map((it) => it.close(LISTENER_CLOSE_MS)),
-    leavesContainers(life) && drivers.network.rest(PORT_LIMITS),
+    drivers.network.rest(PORT_LIMITS),
+  ]);
+}
+
+/** Nothing that requests need has been ended yet. */
+async function endReplies({ parts: { listeners, drivers } }: EngineLife): Promise<void> {
+  await Promise.all([
+    listeners.close(LISTENER_CLOSE_MS, { containersEnded: true }),
+    drivers.metrics.close(LISTENER_CLOSE_MS),
   ]);
 }
 

@@ -27,6 +27,8 @@ export interface StreamOptions {
   readonly unreadBytes?: number;
   /** The body follows something and has no end of its own, so the end of the daemon does not wait for it. */
   readonly isEndless?: boolean;
+  /** It follows a container and ends with that, so the end of the daemon waits for it after all. */
+  readonly followsContainer?: boolean;
 }
 
 export interface Exchange {

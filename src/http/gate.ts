@@ -25,6 +25,8 @@ export interface PendingExchange {
   readonly waitsForOthers: boolean;
   /** True when its reply has begun and follows something, without an end of its own. */
   readonly isEndless: boolean;
+  /** True when that is a container, at whose end the reply ends. */
+  readonly followsContainer: boolean;
   summary(): RequestSummary;
 }
 

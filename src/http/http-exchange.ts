@@ -45,6 +45,7 @@ let lastId = 0;
 
 export class HttpExchange extends IncomingRequest implements Exchange, PendingExchange {
   isEndless = false;
+  followsContainer = false;
   readonly #number = ++lastId;
   readonly #services: ExchangeServices;
   readonly #gate: Gate;
@@ -129,6 +130,7 @@ export class HttpExchange extends IncomingRequest implements Exchange, PendingEx
 
   stream(status: number, headers?: Headers, options: StreamOptions = {}): ResponseStream {
     this.isEndless = options.isEndless === true;
+    this.followsContainer = options.followsContainer === true;
     const head = this.#services.heads.render(status, undefined, headers);
     this.#begin(status);
     this.#gate.pending.add(this);

@@ -1,5 +1,5 @@
 /** Listening sockets; every accepted connection goes to the pool that serves it. */
-import { setImmediate as setImmediateAsync, setTimeout as setTimeoutAsync } from 'node:timers/promises';
+import { setImmediate as setImmediateAsync } from 'node:timers/promises';
 import { EngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 import type { KeptSockets } from '../ports/kept-sockets.js';
 import type { Logger } from '../ports/logger.js';
@@ -7,9 +7,9 @@ import type { FollowedTlsRules, TerminateTls } from '../ports/tls-terminator.js'
 import { closeFd, watchReadable } from '../sys/files/fd.js';
 import { highestForClients } from '../sys/process/limits.js';
 import { acceptFrom, listeningOnTcp, listenOnTcp, prepareConnections } from '../sys/net/listen-socket.js';
-import { awake } from '../text/awake.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { BrowserGuard } from './browser-guard.js';
+import { Closing, FIRST_REQUEST_MS, type CloseOptions } from './closing.js';
 import type { ConnectionPool } from './connection-pool.js';
 import { Gate, type LiveConnection, type RequestSummary } from './gate.js';
 import { openSocketFile } from './socket-file.js';
@@ -43,12 +43,17 @@ export interface Listener {
   /** Returns the requests that have no complete reply now; hijacked connections are not among them. */
   inFlight(): readonly RequestSummary[];
   /**
-   * Stops accepting, ends idle connections, cuts off replies without an end of their own, and after the limit others
-   * that are still in flight. Requests that nobody has begun to answer are cut off after five times as long if they
-   * wait for others than the daemon, and after twenty times as long otherwise. Hijacked connections are not touched:
-   * they belong to whoever hijacked them. Idempotent.
+   * Stops accepting, and ends idle connections. Resolves when the requests that are left have begun their replies or
+   * wait for others than the daemon, or after twenty times the limit. Idempotent.
    */
-  close(limitMs: number): Promise<void>;
+  rest(limitMs: number): Promise<void>;
+  /**
+   * Does what `rest` does, cuts off replies without an end of their own, and after the limit others that are still in
+   * flight. Requests that nobody has begun to answer are cut off after five times as long if they wait for others than
+   * the daemon, and after twenty times as long otherwise. Hijacked connections are not touched: they belong to whoever
+   * hijacked them. Idempotent.
+   */
+  close(limitMs: number, options?: CloseOptions): Promise<void>;
   /**
    * Waits until clients over TLS have been sent what was written to them, up to the limit, and cuts off all of them.
    * Call it after `close`, when hijacked connections have been ended, too.
@@ -67,22 +72,8 @@ export interface ListenServices {
 
 /** Connections that are accepted before others get their turn again. */
 const ACCEPT_BATCH = 64;
-/**
- * A client that has connected sends its request at once. A close waits for it this long when the connection cannot be
- * passed to a next process.
- */
-const FIRST_REQUEST_MS = 1000;
 /** So many such connections are passed on; each takes a place in the service manager's store. */
 const MAX_PASSED = 256;
-/** Requests that wait for others, and have no beginning of a reply, may take so many times the limit of a close. */
-const WAITING_LIMITS = 5;
-/**
- * The daemon's own work may take so many times that limit. It has an end, which is worth more than an early next
- * process: a request that changes something may be done already, and only its reply wait for a slow disk.
- */
-const WORKING_LIMITS = 20;
-/** Pause between looks at the replies that are still being sent. */
-const REPLYING_MS = 2;
 /** Pause of accepting when the system has no descriptors or memory left. */
 const EXHAUSTED_MS = 100;
 
@@ -113,8 +104,10 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
     terminator ? terminator.accept(connection) : pool.serve(connection, gate),
   );
   for (const connection of takePassed(keptName, kept)) pool.serve(connection, gate);
+  const closing = new Closing(gate);
+  let stopped: Promise<void> | undefined;
   let closed: Promise<void> | undefined;
-  const close = async (limitMs: number): Promise<void> => {
+  const stop = async (): Promise<void> => {
     acceptor.close();
     closeFd(fd);
     // This may run in the middle of a connection's acceptance, or before its reply has left the HTTP library.
@@ -124,14 +117,23 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
     passOn(gate, keptName, kept);
     gate.closing = true;
     await terminator?.idle(FIRST_REQUEST_MS);
-    await drain(gate, limitMs);
+    closing.endIdle();
+  };
+  const rest = async (limitMs: number): Promise<void> => {
+    await (stopped ??= stop());
+    await closing.workDone(limitMs);
+  };
+  const close = async (limitMs: number, options?: CloseOptions): Promise<void> => {
+    await (stopped ??= stop());
+    await closing.drain(limitMs, options);
     terminator?.close();
   };
   return {
     address,
     port,
     inFlight: () => [...gate.pending].map((exchange) => exchange.summary()),
-    close: (limitMs) => (closed ??= close(limitMs)),
+    rest,
+    close: (limitMs, options) => (closed ??= close(limitMs, options)),
     end: async (limitMs) => terminator?.end(limitMs),
   };
 }
@@ -245,41 +247,6 @@ function startAccepting(fd: number, logger: Logger, serve: (connection: number) 
       watch.close();
     },
   };
-}
-
-/**
- * Ends idle connections and what follows something at once, connections with a request with their reply, and all of
- * them after the limit.
- */
-async function drain(gate: Gate, limitMs: number): Promise<void> {
-  for (const connection of gate.connections) {
-    if (connection.idle && !gate.isFresh(connection)) connection.close();
-  }
-  // All others would wait for the next process meanwhile, to which these clients come back.
-  for (const exchange of gate.pending) if (exchange.isEndless) exchange.abort();
-  const over = new AbortController();
-  const idleWithin = (ms: number): Promise<void> => Promise.race([gate.idle(), awake(ms, over.signal)]);
-  void awake(FIRST_REQUEST_MS, over.signal).then(() => {
-    for (const connection of gate.connections) if (gate.isFresh(connection)) connection.close();
-  });
-  await idleWithin(limitMs);
-  for (const exchange of gate.pending) if (exchange.summary().phase !== 'open') exchange.abort();
-  await idleWithin(WAITING_LIMITS * limitMs - limitMs);
-  for (const exchange of gate.pending) if (exchange.waitsForOthers) exchange.abort();
-  await idleWithin((WORKING_LIMITS - WAITING_LIMITS) * limitMs);
-  const giveUpAt = performance.now() + limitMs;
-  over.abort();
-  for (const exchange of gate.pending) exchange.abort();
-  // Large replies are with the HTTP library for longer than their handlers run.
-  while (isReplying(gate) && performance.now() < giveUpAt) await setTimeoutAsync(REPLYING_MS);
-  // The last replies leave the HTTP library's buffer when its turn of the event loop ends.
-  await setImmediateAsync();
-  for (const connection of gate.connections) connection.close();
-}
-
-function isReplying({ connections }: Gate): boolean {
-  for (const { idle } of connections) if (!idle) return true;
-  return false;
 }
 
 function errnoOf(error: unknown): string {

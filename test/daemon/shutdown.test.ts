@@ -5,13 +5,14 @@ import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { engineOk } from '../support/engine-commands.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
+import { call, callJson, open, RawConnection } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
@@ -66,6 +67,37 @@ test('containers get all of the shutdown timeout, and their own time where they 
   await engine.start();
   assert.deepEqual([await exitCode('slow'), await exitCode('patient'), await exitCode('hasty')], [7, 7, 137]);
   await engineOk(engine, ['rm', 'slow', 'patient', 'hasty']);
+});
+
+test('who waits for a container, or follows it, is told how it ends', async () => {
+  const { socketPath } = engine;
+  const last =
+    "trap 'sleep 3; head -c 3000000 /dev/zero | tr \\\\0 x; echo last; exit 3' TERM; echo ready; sleep 1000 & wait";
+  await engineOk(engine, ['run', '-d', '--name', 'told', image, 'sh', '-c', last]);
+  await engineOk(engine, ['run', '-d', '--rm', '--name', 'gone', '--stop-timeout', '0', image, 'sleep', '1000']);
+  await waitFor('the trap', async () => (await engineOk(engine, ['logs', 'told'])) === 'ready');
+  const waits = ['told/wait?condition=next-exit', 'gone/wait?condition=removed'].map(async (path) =>
+    callJson<{ StatusCode: number }>(socketPath, 'POST', `/containers/${path}`),
+  );
+  const log = await open(socketPath, 'GET', '/containers/told/logs?stdout=1&follow=1');
+  const events = call(socketPath, 'GET', '/events?filters={"event":["die"]}');
+  const attached = await RawConnection.open(socketPath);
+  attached.write('POST /containers/told/attach?stream=1&stdout=1 HTTP/1.1\r\nHost: d\r\nConnection: Upgrade\r\n');
+  attached.write('Upgrade: tcp\r\nContent-Length: 0\r\n\r\n');
+  await attached.readThrough('\r\n\r\n');
+  const [stopped, seen] = [engine.stop(), events.catch(() => undefined)];
+  const codes = (await Promise.all(waits)).map(({ StatusCode }) => StatusCode);
+  assert.deepEqual(codes, [3, 137]);
+  // This client reads slowly: most of the output is in the daemon yet.
+  assert.match(await text(log.message), /ready\n[^]{3000000,}last\n$/);
+  assert.match((await attached.readToEnd()).toString(), /last\n$/);
+  // Events have no end of their own, so theirs is cut off.
+  assert.equal(await seen, undefined);
+  await stopped;
+  attached.close();
+  await engine.start();
+  assert.equal(await exitCode('told'), 3);
+  await engineOk(engine, ['rm', 'told']);
 });
 
 test('a start that is interrupted ends in order, wherever it is', async () => {

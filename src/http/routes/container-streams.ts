@@ -197,7 +197,8 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
   const log = readLog(deps, record, deps.ios.get(record.id), options);
   const headers = { 'Content-Type': streamType(x, record.config.Tty) };
   const pieces = options.follow ? log : await begun(log);
-  await pump(pieces, x.stream(200, headers, { isEndless: options.follow }), { onSent: givePiece });
+  const reply = x.stream(200, headers, { isEndless: options.follow, followsContainer: true });
+  await pump(pieces, reply, { onSent: givePiece });
 }
 
 /** Reads the first piece before the reply begins, so that a log that cannot be read is an error for the client. */
