@@ -13,6 +13,7 @@ import { TreeExtractor, type TreeExtractorOptions } from '../storage/tar/tree-ex
 import { closeFd } from '../sys/files/fd.js';
 import { gainsBySpace } from '../sys/files/space-ahead.js';
 import { openInRoot } from '../sys/files/open-in-root.js';
+import { WriteBehind } from '../sys/files/write-behind.js';
 import { makeFilesAs } from '../sys/users/file-system-ids.js';
 import { rootOwner } from '../sys/users/id-maps.js';
 import { CopyMemory } from './copy-memory.js';
@@ -30,7 +31,8 @@ export interface CopyInInput {
 
 /** @throws EngineError cancelled when the port is closed before the end of the tar. */
 export async function copyIn({ view, path, options, idMaps, port }: CopyInInput): Promise<Written> {
-  const memory = new CopyMemory();
+  const behind = new WriteBehind();
+  const memory = new CopyMemory(behind);
   const received = receivePieces(port, memory);
   const { plainFile, ...others } = options;
   const work = withView(view, idMaps, async (rootFd): Promise<Written> => {
@@ -38,46 +40,62 @@ export async function copyIn({ view, path, options, idMaps, port }: CopyInInput)
     checkWritable(view, toText(directory));
     port.postMessage(0, []);
     // A container's overlay is mounted beside the directory that its new files are in.
-    const target = { rootFd, directory, idMaps, ...others, upperGains: gainsBySpace(dirname(view.rootfs)) };
-    if (plainFile === undefined) {
-      await unpack(received, target, memory);
-      return 'archive';
-    }
+    const target = { rootFd, directory, idMaps, behind, ...others, upperGains: gainsBySpace(dirname(view.rootfs)) };
     const head = await headOf(received);
-    const pieces = prefixed(head, received);
-    if (isCompressed(head) || beginsTar(head)) {
-      await unpack(pieces, target, memory);
+    if (plainFile === undefined || isCompressed(head) || beginsTar(head)) {
+      await unpack(head, received, target, memory);
       return 'archive';
     }
     const fd = openInRoot(rootFd, fsPath(directory));
     try {
       makeFilesAs(rootOwner(idMaps));
-      await writePieces(`/proc/self/fd/${fd}/${plainFile}`, pieces);
+      await writePieces(`/proc/self/fd/${fd}/${plainFile}`, head, received);
     } finally {
       closeFd(fd);
     }
     return 'file';
   });
-  return work.finally(() => port.close());
+  return work.finally(() => {
+    port.close();
+    memory.free();
+  });
 }
 
-async function unpack(pieces: AsyncIterable<Buffer>, target: TreeExtractorOptions, memory: CopyMemory): Promise<void> {
+async function unpack(
+  head: Buffer,
+  rest: AsyncIterable<Buffer>,
+  target: TreeExtractorOptions,
+  memory: CopyMemory,
+): Promise<void> {
   const extractor = new TreeExtractor(target);
   memory.filePosition = () => extractor.filePosition;
   const owner = rootOwner(target.idMaps);
   // Between two pieces the thread works for others, too.
-  const decompressor = createDecompressor((chunk) => {
+  const write = (chunk: Buffer, isLent = false): void => {
     makeFilesAs(owner);
-    extractor.write(chunk);
-  });
+    extractor.write(chunk, isLent);
+  };
   try {
-    for await (const piece of pieces) await decompressor.write(piece);
-    await decompressor.end();
+    if (isCompressed(head)) await decompress(head, rest, write);
+    else {
+      write(head);
+      for await (const piece of rest) write(piece, memory.isForBehind(piece));
+    }
     makeFilesAs(owner);
     extractor.finish();
   } finally {
-    decompressor.destroy();
     extractor.close();
+  }
+}
+
+async function decompress(head: Buffer, rest: AsyncIterable<Buffer>, consumer: (chunk: Buffer) => void): Promise<void> {
+  const decompressor = createDecompressor(consumer);
+  try {
+    await decompressor.write(head);
+    for await (const piece of rest) await decompressor.write(piece);
+    await decompressor.end();
+  } finally {
+    decompressor.destroy();
   }
 }
 
@@ -92,15 +110,11 @@ async function headOf(pieces: AsyncGenerator<Buffer>): Promise<Buffer> {
   return head;
 }
 
-async function* prefixed(head: Buffer, rest: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
-  if (head.length > 0) yield head;
-  yield* rest;
-}
-
-async function writePieces(path: string, pieces: AsyncIterable<Buffer>): Promise<void> {
+async function writePieces(path: string, head: Buffer, rest: AsyncIterable<Buffer>): Promise<void> {
   const fd = openSync(path, 'wx', 0o600);
   try {
-    for await (const piece of pieces) writeFileSync(fd, piece);
+    writeFileSync(fd, head);
+    for await (const piece of rest) writeFileSync(fd, piece);
   } finally {
     closeSync(fd);
   }

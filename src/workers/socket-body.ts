@@ -22,8 +22,11 @@ const LOOKS = 48;
 
 /** Gives memory to receive a body into. */
 export interface PieceMemory {
-  /** Returns memory for the next piece. That of the one before is not used any more. */
-  next(): Buffer;
+  /**
+   * Returns memory for the next piece, while that of the one before is lent no longer.
+   * @param waits how often the client was waited for while the one before came.
+   */
+  next(waits: number): Buffer;
   /** A piece is handed on when it has so many bytes; else when its memory is full. */
   readonly enoughBytes: number;
   /**
@@ -31,18 +34,21 @@ export interface PieceMemory {
    * what has come is handed on, so that files have what it has sent.
    */
   readonly maySleep: boolean;
-  /** Frees what nobody uses any more. */
-  free(): void;
+  /** Is told that the client pauses: nothing may be under way then, for the daemon may end before it goes on. */
+  pause(): void;
 }
 
 /**
  * Returns the bytes in large pieces, each of which is lent until the next one is asked for.
+ * @param given memory of the caller, who frees it. Default: a buffer.
  * @throws EngineError cancelled when the client leaves before the end, invalid for chunks that are none.
  */
-export async function* readSocketBody(body: SocketBody, memory: PieceMemory = oneBuffer()): AsyncGenerator<Buffer> {
+export async function* readSocketBody(body: SocketBody, given?: PieceMemory): AsyncGenerator<Buffer> {
+  const memory = given ?? oneBuffer();
   const receiver = new BodyReceiver(body);
-  let buffer = memory.next();
+  let buffer = memory.next(0);
   let filledBytes = 0;
+  let waits = 0;
   let wake = (): void => undefined;
   const watch = watchReadable(body.fd, () => {
     watch.pause();
@@ -54,15 +60,18 @@ export async function* readSocketBody(body: SocketBody, memory: PieceMemory = on
     while (!receiver.isComplete) {
       const count = receiver.receive(buffer.subarray(filledBytes));
       const isPause = count === undefined;
+      if (isPause) waits++;
       if (isPause && memory.maySleep && turn.waitFor(body.fd)) continue;
       filledBytes += count ?? 0;
       const isFull = filledBytes >= Math.min(memory.enoughBytes, buffer.length);
       if (isPause ? memory.maySleep && filledBytes > 0 : isFull || receiver.isComplete) {
         yield buffer.subarray(0, filledBytes);
         filledBytes = 0;
-        buffer = memory.next();
+        buffer = memory.next(waits);
+        waits = 0;
       }
       if (isPause) {
+        memory.pause();
         const readable = new Promise<void>((resolve) => (wake = resolve));
         watch.resume();
         await readable;
@@ -74,7 +83,7 @@ export async function* readSocketBody(body: SocketBody, memory: PieceMemory = on
     }
   } finally {
     watch.close();
-    memory.free();
+    if (!given) freeBuffer(buffer);
   }
 }
 
@@ -104,5 +113,5 @@ function newTurn(): Turn {
 
 function oneBuffer(): PieceMemory {
   const buffer = Buffer.allocUnsafeSlow(2 * PIECE_BYTES);
-  return { next: () => buffer, enoughBytes: PIECE_BYTES, maySleep: false, free: () => freeBuffer(buffer) };
+  return { next: () => buffer, enoughBytes: PIECE_BYTES, maySleep: false, pause: () => undefined };
 }

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, openSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { WriteBehind } from '../../sys/files/write-behind.js';
 import { SparseWriter } from './sparse-writer.js';
 
 const temp = mkdtempSync(join(tmpdir(), 'sparse-'));
@@ -79,4 +81,27 @@ test('data between holes takes no more room than its bytes', () => {
   assert.ok(readFileSync(path).equals(content));
   const { blocks } = statSync(path);
   assert.ok(blocks * 512 <= 8 * 512 * KIB + 64 * KIB, `${blocks} blocks`);
+});
+
+test('pieces that are lent are in the file, with holes between them and in them', () => {
+  const data = (length: number): Buffer => Buffer.alloc(length, randomBytes(4096));
+  // Data that ends far before the space that was asked for ahead, then a hole: again and again.
+  const part = [data(1536 * KIB), Buffer.alloc(256 * KIB), data(300 * KIB), Buffer.alloc(64 * KIB), data(777)];
+  const content = Buffer.concat(Array.from({ length: 40 }, () => part).flat());
+  const path = join(temp, 'lent');
+  const behind = new WriteBehind();
+  const writer = new SparseWriter(openSync(path, 'wx'), content.length, false, behind);
+  const memories = Array.from({ length: 3 }, () => Buffer.allocUnsafeSlow(576 * KIB));
+  for (let at = 0, turn = 0; at < content.length; turn++) {
+    const memory = memories[turn % memories.length];
+    assert.ok(memory);
+    behind.waitFor(memory.buffer);
+    const length = content.copy(memory, 0, at);
+    writer.write(memory, 0, length, true);
+    at += length;
+  }
+  writer.finish();
+  writer.close();
+  assert.ok(readFileSync(path).equals(content));
+  assert.ok(statSync(path).blocks * 512 <= 40 * 2050 * KIB);
 });

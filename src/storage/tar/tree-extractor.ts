@@ -1,7 +1,7 @@
 /**
  * Unpacks a tar into a directory of a container, which may be changing it at the same moment. Directories are opened
  * inside the container's root, and everything is made by its name in an open directory; no existing file is written to.
- * So a link that somebody puts in the way cannot lead out. Synchronous, for worker threads.
+ * So a link that somebody puts in the way cannot lead out. For worker threads.
  */
 import {
   closeSync,
@@ -19,6 +19,7 @@ import { invalid } from '../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import { closeFd } from '../../sys/files/fd.js';
 import { ownerOnHost, rootOwner } from '../../sys/users/id-maps.js';
+import type { WriteBehind } from '../../sys/files/write-behind.js';
 import { makeDevice, makeFifo, setOpenFileTimes, setTimes } from '../../sys/files/inode.js';
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
 import { fsPath, toText } from '../byte-path.js';
@@ -46,6 +47,8 @@ export interface TreeExtractorOptions {
   readonly idMaps: IdMaps | undefined;
   /** As for SpaceAhead, for the files of an overlay. */
   readonly upperGains?: boolean;
+  /** Writes what is lent of large files. */
+  readonly behind?: WriteBehind;
 }
 
 type Xattrs = ReadonlyMap<string, Buffer> | undefined;
@@ -72,6 +75,8 @@ export class TreeExtractor implements TarSink {
   #at = '';
   /** Writes the content of the entry under way, if it is a file. */
   #file: SparseWriter | undefined;
+  /** The chunk under way is lent to `behind`. */
+  #isLent = false;
   /**
    * Times of directories, by path inside the root. They are set at the end, because entries in a directory change them.
    */
@@ -85,11 +90,13 @@ export class TreeExtractor implements TarSink {
   }
 
   /**
-   * Takes the next bytes of the tar, in any portions; the chunk may be reused afterwards.
+   * Takes the next bytes of the tar, in any portions.
+   * @param isLent the chunk stays as it is until `behind` has written it; else it may be reused at once.
    * @throws EngineError invalid for a malformed tar and for what `noOverwriteDirNonDir` forbids, internal with
    * the errno's name as code.
    */
-  write(chunk: Buffer): void {
+  write(chunk: Buffer, isLent = false): void {
+    this.#isLent = isLent;
     this.#guarded(() => this.#parser.write(chunk));
   }
 
@@ -119,7 +126,7 @@ export class TreeExtractor implements TarSink {
   raw(): void {}
 
   content(chunk: Buffer, start: number, end: number): void {
-    this.#file?.write(chunk, start, end);
+    this.#file?.write(chunk, start, end, this.#isLent);
   }
 
   contentEnd(): void {
@@ -158,6 +165,7 @@ export class TreeExtractor implements TarSink {
         this.#create(() => openSync(fsPath(at), CREATE, 0o600)),
         header.sizeBytes,
         this.#options.upperGains,
+        this.#options.behind,
       );
     else this.#makeOther(at);
     return this.#file !== undefined;

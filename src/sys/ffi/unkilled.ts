@@ -44,14 +44,19 @@ export async function begin<T>(life: Life | undefined, work: () => Promise<T>): 
 
 /** Does work that a kill must not break off. */
 export function unkilled<T>(work: () => T): T {
+  const release = keepAlive();
+  try {
+    return work();
+  } finally {
+    release();
+  }
+}
+
+/** Begins what a kill must not break off. The function that is returned ends it. */
+export function keepAlive(): () => void {
   const life = own;
   const before = life && Atomics.compareExchange(life, 0, FREE, BUSY);
   // It is killed while it waits.
   if (life && before === DOOMED) Atomics.wait(life, 0, DOOMED);
-  if (life === undefined || before !== FREE) return work();
-  try {
-    return work();
-  } finally {
-    Atomics.store(life, 0, FREE);
-  }
+  return () => void (life !== undefined && before === FREE && Atomics.store(life, 0, FREE));
 }
