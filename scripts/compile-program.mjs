@@ -47,9 +47,10 @@ asked.on('message', () => asked.postMessage(script.createCachedData()));`;
   // Piscina's protocol: a port for tasks, whose answers are counted in the shared numbers.
   const path = mkdtempSync(join(tmpdir(), 'engined-thread-'));
   const handler = { filename: 'entry.js', name: 'run' };
+  const life = () => new Int32Array(new SharedArrayBuffer(4));
   const tasks = [
-    { task: 'tree-size', input: { path } },
-    { task: 'remove-trees', input: { paths: [path] } },
+    { task: 'tree-size', input: { path }, life: life() },
+    { task: 'remove-trees', input: { paths: [path] }, life: life() },
   ];
   return new Promise((resolve, reject) => {
     worker.on('error', reject);

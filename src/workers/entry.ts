@@ -1,6 +1,6 @@
 /** First module of every worker thread: loads a task when it is first asked for, so that a thread starts light. */
 import { cancelled } from '../errors/engine-error.js';
-import { begin, type Life } from '../sys/ffi/unkilled.js';
+import { begin, end, type Life } from '../sys/ffi/unkilled.js';
 import { collectLeft } from './buffer-collector.js';
 import { failure, type Outcome } from './outcome.js';
 import { tasks, type TaskName } from './tasks.js';
@@ -21,6 +21,7 @@ export async function run({ task, input, life }: Order): Promise<Outcome> {
   } catch (error) {
     return failure(error);
   } finally {
+    end(life);
     collectLeft();
   }
 }

@@ -25,7 +25,7 @@ const SPARE_MS = 5000;
  * One of them stays longer, with its warm code: who copies again within that time does not wait for a start, and not
  * for code that V8 has not made fast yet.
  */
-const ONE_SPARE_MS = 120_000;
+const ONE_SPARE_MS = 40_000;
 /** Where piscina counts the tasks that a thread was given, and those that it has answered. */
 const [REQUESTS, RESPONSES] = [0, 1] as const;
 

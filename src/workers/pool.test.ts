@@ -16,7 +16,7 @@ import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { isEngineError } from '../errors/engine-error.js';
 import { libc } from '../sys/ffi/libc.js';
-import { begin, doom, doomAll, newLife, unkilled } from '../sys/ffi/unkilled.js';
+import { begin, doom, doomAll, end, keepAlive, newLife, unkilled } from '../sys/ffi/unkilled.js';
 import { failure, unwrap } from './outcome.js';
 import { createWorkerPool } from './pool.js';
 import { invalid } from '../errors/engine-error.js';
@@ -79,7 +79,29 @@ test('a thread is not killed while it loads a task or declares functions of the 
     'later',
   );
   assert.equal(doom(life), 'kill');
-  await begin(undefined, async () => undefined);
+  end(life);
+});
+
+test('a thread is not killed by another of its tasks, while one does what a kill must not break off', async () => {
+  const [first, second, third] = [newLife(), newLife(), newLife()];
+  for (const life of [first, second]) await begin(life, async () => undefined);
+  const releases = [keepAlive(), keepAlive()];
+  await begin(third, async () => undefined);
+  for (const release of releases) {
+    assert.deepEqual([first, second, third].map(doom), ['later', 'later', 'later']);
+    release();
+  }
+  assert.deepEqual([first, second, third].map(doom), ['kill', 'kill', 'kill']);
+  for (const life of [first, second, third]) end(life);
+});
+
+test('a task that is loaded is not held up by another one of its thread that is to be killed', async () => {
+  const [doomed, loading] = [newLife(), newLife()];
+  await begin(doomed, async () => undefined);
+  assert.equal(doom(doomed), 'kill');
+  assert.equal(await begin(loading, async () => unkilled(() => 'loaded')), 'loaded');
+  assert.equal(doom(loading), 'kill');
+  for (const life of [doomed, loading]) end(life);
 });
 
 test('a pool is not closed while a thread loads a task', async () => {
@@ -95,6 +117,7 @@ test('a pool is not closed while a thread loads a task', async () => {
   loaded();
   await Promise.all([begun, closed]);
   assert.deepEqual(events, ['loaded', 'closed']);
+  end(loading);
 });
 
 test('tasks that are aborted at any moment are cancelled, and others go on', async () => {

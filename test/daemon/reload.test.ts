@@ -14,7 +14,7 @@ import { publishImage, startFaultyServer } from '../support/faulty-registry.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
 import { buildImage, generatedLayer, type BuiltImage } from '../support/image-builder.js';
 import { pull } from '../support/pulls.js';
-import { THREADS_END_MS, waitFor } from '../support/wait.js';
+import { waitFor } from '../support/wait.js';
 import { reloadsOf, type Result } from '../support/reloads.js';
 
 /** Reloads under load. */
@@ -363,7 +363,7 @@ test(`${RELOADS} reloads under load drop no request and leak nothing`, async () 
   await load;
   assert.ok(requests > RELOADS / 10);
   assert.deepEqual((await info()).Labels, ['last=1']);
-  await waitFor('closed connections', async () => (await openFiles()) <= before + 5, THREADS_END_MS);
+  await waitFor('closed connections', async () => (await openFiles()) <= before + 5);
 });
 
 /** Other seeds make other layers, which no earlier pull has brought. */

@@ -13,7 +13,7 @@ import { describeTree } from '../support/describe-tree.js';
 import { call, open } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
 import { Swapping } from '../support/swapping.js';
-import { THREADS_END_MS, waitFor } from '../support/wait.js';
+import { waitFor } from '../support/wait.js';
 
 const copies = new Copies();
 /** The size of a sparse file. The long run: ENGINE_SPARSE_GB=5; sizes beyond 32 bits are in the tests of the reader. */
@@ -105,7 +105,6 @@ describe('large files', () => {
     await waitFor(
       () => `descriptors to be closed: ${openFiles()}, ${before} before`,
       () => openFiles() <= before + 3,
-      THREADS_END_MS,
     );
     assert.equal((await call(copies.engine.socketPath, 'GET', copies.url('leaver', '/etc'))).status, 200);
     await copies.ok('rm', '-f', 'leaver');

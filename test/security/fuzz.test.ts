@@ -14,7 +14,7 @@ import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
 import { tarOf } from '../support/image-builder.js';
-import { THREADS_END_MS, waitFor } from '../support/wait.js';
+import { waitFor } from '../support/wait.js';
 
 const MIB = 1024 * 1024;
 
@@ -66,7 +66,6 @@ test(`${CASES} malformed requests leave the daemon as it was`, async () => {
   await waitFor(
     () => `descriptors to be back at ${fds}; there are ${descriptors()}`,
     () => descriptors() <= fds + 2,
-    THREADS_END_MS,
   );
   await waitFor(
     () => `memory to be back at ${memory}; it is ${residentBytes()}`,

@@ -5,9 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const PART = 1 / 10;
 const MOST_MS = 100;
 
-/** A thread that has worked is kept for two minutes, with five descriptors (src/workers/held-worker.ts). */
-export const THREADS_END_MS = 240_000;
-
 /**
  * Polls until `probe` gives something other than undefined or false. Throws with `what` when time is up.
  * @param intervalMs looks so often all the time. Default: 20 at first, and then less often.

@@ -9,8 +9,13 @@ const [WAITING, BUSY, FREE, DOOMED] = [0, 1, 2, 3] as const;
 /** A task's life, which the thread that runs it and the one that may end it share. */
 export type Life = Int32Array<SharedArrayBuffer>;
 
-/** The life of this thread's task; undefined when nobody kills it. */
-let own: Life | undefined;
+/**
+ * The lives of this thread's tasks, which may be several by turns: a kill of one ends them all. Those that are still
+ * being loaded must not be killed for that alone.
+ */
+const own = new Map<Life, { isLoaded: boolean }>();
+/** So many things are under way that a kill must not break off, whichever task began them. */
+let holds = 0;
 
 export function newLife(): Life {
   return new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
@@ -30,16 +35,25 @@ export async function doomAll(lives: Iterable<Life>): Promise<void> {
   while ([...lives].map(doom).includes('later')) await delay(1);
 }
 
-/** Begins the life of this thread's next task with work that a kill must not break off. undefined: it was unborn. */
-export async function begin<T>(life: Life | undefined, work: () => Promise<T>): Promise<T | undefined> {
-  own = life;
-  if (life === undefined) return work();
+/**
+ * Begins the life of a task of this thread with work that a kill must not break off. `end` ends it. undefined: it was
+ * unborn.
+ */
+export async function begin<T>(life: Life, work: () => Promise<T>): Promise<T | undefined> {
   if (Atomics.compareExchange(life, 0, WAITING, BUSY) !== WAITING) return undefined;
+  const task = { isLoaded: false };
+  own.set(life, task);
   try {
     return await work();
   } finally {
-    Atomics.store(life, 0, FREE);
+    task.isLoaded = true;
+    if (holds === 0) Atomics.store(life, 0, FREE);
   }
+}
+
+/** Ends the life of a task of this thread. */
+export function end(life: Life): void {
+  own.delete(life);
 }
 
 /** Does work that a kill must not break off. */
@@ -54,9 +68,18 @@ export function unkilled<T>(work: () => T): T {
 
 /** Begins what a kill must not break off. The function that is returned ends it. */
 export function keepAlive(): () => void {
-  const life = own;
-  const before = life && Atomics.compareExchange(life, 0, FREE, BUSY);
-  // It is killed while it waits.
-  if (life && before === DOOMED) Atomics.wait(life, 0, DOOMED);
-  return () => void (life !== undefined && before === FREE && Atomics.store(life, 0, FREE));
+  holds++;
+  let isKept = holds > 1;
+  let doomed: Life | undefined;
+  for (const [life, { isLoaded }] of own) {
+    isKept ||= !isLoaded;
+    if (Atomics.compareExchange(life, 0, FREE, BUSY) === DOOMED) doomed = life;
+  }
+  // It is killed while it waits. Where something else must not be broken off, that has to end before.
+  if (doomed && !isKept) Atomics.wait(doomed, 0, DOOMED);
+  return () => {
+    holds--;
+    if (holds > 0) return;
+    for (const [life, { isLoaded }] of own) if (isLoaded) Atomics.compareExchange(life, 0, BUSY, FREE);
+  };
 }

@@ -5,7 +5,7 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { begin, doom, newLife } from '../ffi/unkilled.js';
+import { begin, doom, end, newLife } from '../ffi/unkilled.js';
 import { WriteBehind } from './write-behind.js';
 
 const MIB = 1024 * 1024;
@@ -76,5 +76,6 @@ test('a thread is not killed while its memory is written', async () => {
   assert.equal(doom(life), 'later');
   behind.pause();
   assert.equal(doom(life), 'kill');
+  end(life);
   closeSync(fd);
 });
