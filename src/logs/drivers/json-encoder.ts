@@ -6,6 +6,7 @@ import type { StreamName } from '../../ports/logs.js';
 import { MAX_LINE_BYTES, type Piece, type RecordEncoder } from './record-format.js';
 import { formatTime } from '../record-time.js';
 import { inPairs } from './byte-pairs.js';
+import { SimpleLines } from './simple-lines.js';
 
 const NEWLINE = 10;
 const HEX = Buffer.from('0123456789abcdef', 'latin1');
@@ -20,6 +21,15 @@ const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte < 0x20 || byte >= 0x80 || '"\\<>&'.includes(String.fromCharCode(byte)) ? 1 : 0,
 );
 const SPECIAL_PAIR = inPairs(SPECIAL);
+
+/** Fewer bytes are encoded sooner one by one. */
+const LEAST_SIMPLE_BYTES = 1024;
+/** Where simple lines are fewer than this, so many bytes of output follow one by one. */
+const FEW_BYTES = 4096;
+const PLAIN_OUTPUT_BYTES = 32 * 1024;
+
+/** Made when the first container prints much. */
+let simpleLines: SimpleLines | undefined;
 
 export class JsonEncoder implements RecordEncoder {
   readonly maxRecordBytes: number;
@@ -65,6 +75,23 @@ export class JsonEncoder implements RecordEncoder {
   }
 
   encodeLines(source: Buffer, from: number, out: Buffer, at: number, limit: number): number {
+    let i = from;
+    let o = at;
+    while (source.length - i >= LEAST_SIMPLE_BYTES && o < limit && SimpleLines.takes(this.#suffix)) {
+      simpleLines ??= new SimpleLines();
+      simpleLines.begin(this.#suffix);
+      const line = simpleLines.encode(source, i, out, o, limit);
+      o = simpleLines.end;
+      const plainBytes = line - i < FEW_BYTES ? PLAIN_OUTPUT_BYTES : 1;
+      i = this.#encodeBytes(source, line, out, o, Math.min(limit, o + plainBytes));
+      o = this.end;
+      // The line is not complete, or too long, or there is no more room.
+      if (i === line) return i;
+    }
+    return this.#encodeBytes(source, i, out, o, limit);
+  }
+
+  #encodeBytes(source: Buffer, from: number, out: Buffer, at: number, limit: number): number {
     const suffix = this.#suffix;
     const suffixWords = this.#suffixWords;
     const suffixLength = suffix.length;
