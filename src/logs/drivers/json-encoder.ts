@@ -28,8 +28,8 @@ const LEAST_SIMPLE_BYTES = 1024;
 const FEW_BYTES = 4096;
 const PLAIN_OUTPUT_BYTES = 32 * 1024;
 
-/** Made when the first container prints much. */
-let simpleLines: SimpleLines | undefined;
+/** Made when the first container prints much; empty where it cannot be made. */
+let made: { readonly simple: SimpleLines | undefined } | undefined;
 
 export class JsonEncoder implements RecordEncoder {
   readonly maxRecordBytes: number;
@@ -78,10 +78,12 @@ export class JsonEncoder implements RecordEncoder {
     let i = from;
     let o = at;
     while (source.length - i >= LEAST_SIMPLE_BYTES && o < limit && SimpleLines.takes(this.#suffix)) {
-      simpleLines ??= new SimpleLines();
-      simpleLines.begin(this.#suffix);
-      const line = simpleLines.encode(source, i, out, o, limit);
-      o = simpleLines.end;
+      made ??= { simple: SimpleLines.make() };
+      const { simple } = made;
+      if (!simple) break;
+      simple.begin(this.#suffix);
+      const line = simple.encode(source, i, out, o, limit);
+      o = simple.end;
       const plainBytes = line - i < FEW_BYTES ? PLAIN_OUTPUT_BYTES : 1;
       i = this.#encodeBytes(source, line, out, o, Math.min(limit, o + plainBytes));
       o = this.end;

@@ -43,6 +43,15 @@ export class SimpleLines {
   #suffixLength = 0;
   readonly #memory = Buffer.from(this.#program.memory.buffer);
 
+  /** Returns undefined where the processor has no such instructions, or the process may not reserve the memory. */
+  static make(): SimpleLines | undefined {
+    try {
+      return new SimpleLines();
+    } catch {
+      return undefined;
+    }
+  }
+
   /** Tells whether the bytes behind the text of each line are few enough. */
   static takes(suffix: Buffer): boolean {
     return suffix.length <= MOST_SUFFIX_BYTES;
