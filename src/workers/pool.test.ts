@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import {
   cpSync,
   existsSync,
@@ -14,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
 import { isEngineError } from '../errors/engine-error.js';
 import { libc } from '../sys/ffi/libc.js';
 import { begin, doom, doomAll, end, keepAlive, newLife, unkilled } from '../sys/ffi/unkilled.js';
@@ -118,6 +120,29 @@ test('a pool is not closed while a thread loads a task', async () => {
   await Promise.all([begun, closed]);
   assert.deepEqual(events, ['loaded', 'closed']);
   end(loading);
+});
+
+test('a thread that waits for its kill does not keep its other tasks alive', { timeout: 60_000 }, async () => {
+  const [doomed, other] = [newLife(), newLife()];
+  const code = `
+    const { parentPort, workerData: { url, lives } } = require('node:worker_threads');
+    import(url).then(async ({ begin, keepAlive }) => {
+      for (const life of lives) await begin(life, async () => undefined);
+      parentPort.once('message', () => keepAlive());
+      parentPort.postMessage('begun');
+    });`;
+  const url = new URL('../sys/ffi/unkilled.js', import.meta.url).href;
+  const thread = new Worker(code, { eval: true, workerData: { url, lives: [doomed, other] } });
+  try {
+    await once(thread, 'message');
+    assert.equal(doom(doomed), 'kill');
+    thread.postMessage('go', []);
+    // It waits by then, mostly; nothing tells when.
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await doomAll([doomed, other]);
+  } finally {
+    await thread.terminate();
+  }
 });
 
 test('tasks that are aborted at any moment are cancelled, and others go on', async () => {

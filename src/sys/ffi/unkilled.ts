@@ -75,11 +75,18 @@ export function keepAlive(): () => void {
     isKept ||= !isLoaded;
     if (Atomics.compareExchange(life, 0, FREE, BUSY) === DOOMED) doomed = life;
   }
-  // It is killed while it waits. Where something else must not be broken off, that has to end before.
-  if (doomed && !isKept) Atomics.wait(doomed, 0, DOOMED);
+  // It is killed while it waits, as soon as nothing of it must live. Where something else must not be broken off, that
+  // has to end before.
+  if (doomed && !isKept) {
+    freeLoaded();
+    Atomics.wait(doomed, 0, DOOMED);
+  }
   return () => {
     holds--;
-    if (holds > 0) return;
-    for (const [life, { isLoaded }] of own) if (isLoaded) Atomics.compareExchange(life, 0, BUSY, FREE);
+    if (holds === 0) freeLoaded();
   };
+}
+
+function freeLoaded(): void {
+  for (const [life, { isLoaded }] of own) if (isLoaded) Atomics.compareExchange(life, 0, BUSY, FREE);
 }
