@@ -249,11 +249,9 @@ test('a container that exceeds its memory is reported before its exit', async ()
   const container = await harness.start(supervisor, { args: ['sh', '-c', 'tail /dev/zero'], memoryBytes: 16 << 20 });
   assert.equal((await container.finish()).exitCode, 137);
   unsubscribe();
-  assert.deepEqual(
-    events.map(({ type }) => type),
-    ['oom', 'exit'],
-  );
   await harness.remove(supervisor, container);
+  // The kernel tells it once more where the shell, too, asks for memory before `tail` is gone.
+  assert.match(events.map(({ type }) => type).join(' '), /^(?:oom )+exit$/);
 });
 
 test('many containers at once', async () => {
