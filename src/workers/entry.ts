@@ -3,6 +3,7 @@ import { cancelled } from '../errors/engine-error.js';
 import { begin, end, type Life } from '../sys/ffi/unkilled.js';
 import { collectLeft } from './buffer-collector.js';
 import { failure, type Outcome } from './outcome.js';
+import { taskBegins, taskEnds } from './rest.js';
 import { tasks, type TaskName } from './tasks.js';
 
 export interface Order {
@@ -13,6 +14,7 @@ export interface Order {
 }
 
 export async function run({ task, input, life }: Order): Promise<Outcome> {
+  taskBegins();
   try {
     const load: () => Promise<(input: never) => unknown> = tasks[task];
     const perform = await begin(life, load);
@@ -23,5 +25,6 @@ export async function run({ task, input, life }: Order): Promise<Outcome> {
   } finally {
     end(life);
     collectLeft();
+    taskEnds();
   }
 }

@@ -4,8 +4,8 @@
  * place of Node's Worker: the file that piscina names is part of the code that is held here.
  *
  * A start of a thread takes 30 ms of processor time, of which Node's own part is most. So a thread that a pool does not
- * need any more is spare for some seconds, and the next pool that wants one has it: all threads are alike, but
- * those that have changed for good.
+ * need any more is spare for a while, and the next pool that wants one has it: all threads are alike, but those that
+ * have changed for good.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -20,12 +20,12 @@ declare const ENGINED_THREAD: string;
 
 /** A thread has 10 MB. So many are spare at most, for so long. */
 const MOST_SPARE = 2;
-const SPARE_MS = 5000;
+const SPARE_MS = 1000;
 /**
  * One of them stays longer, with its warm code: who copies again within that time does not wait for a start, and not
  * for code that V8 has not made fast yet.
  */
-const ONE_SPARE_MS = 40_000;
+const ONE_SPARE_MS = 120_000;
 /** Where piscina counts the tasks that a thread was given, and those that it has answered. */
 const [REQUESTS, RESPONSES] = [0, 1] as const;
 

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { constants, type NodeGCPerformanceDetail, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
+import { test } from 'node:test';
+import { getHeapStatistics } from 'node:v8';
+import { waitFor } from '../../test/support/wait.js';
+import { collector } from '../sys/process/collector.js';
+import { taskBegins, taskEnds } from './rest.js';
+
+const OBJECTS = 300_000;
+/** Less than those objects take. */
+const BYTES = 6 << 20;
+
+interface Collection extends PerformanceEntry {
+  readonly detail: NodeGCPerformanceDetail;
+}
+
+/** Leaves objects that are garbage, but old: V8 collects such ones when a heap has grown by much, or after seconds. */
+function leaveGarbage(): void {
+  const objects = Array.from({ length: OBJECTS }, (_, index) => ({ index }));
+  for (let time = 0; time < 2; time++) collector()?.({ type: 'minor' });
+  assert.equal(objects.length, OBJECTS);
+}
+
+test('what tasks have left is collected when no other one runs', async () => {
+  /** Collections of everything that V8 did not begin by itself. */
+  let collections = 0;
+  const observer = new PerformanceObserver((list) => {
+    for (const { detail } of list.getEntries() as Collection[]) {
+      const { kind, flags = 0 } = detail;
+      const isForced = (flags & constants.NODE_PERFORMANCE_GC_FLAGS_FORCED) !== 0;
+      if (kind === constants.NODE_PERFORMANCE_GC_MAJOR && isForced) collections += 1;
+    }
+  });
+  observer.observe({ entryTypes: ['gc'] });
+  // The second time shows that the first one is not the last.
+  for (const time of [1, 2]) {
+    taskBegins();
+    taskBegins();
+    leaveGarbage();
+    const before = getHeapStatistics().used_heap_size;
+    taskEnds();
+    taskEnds();
+    await waitFor('the collection', () => collections === time);
+    assert.ok(getHeapStatistics().used_heap_size < before - BYTES);
+  }
+  observer.disconnect();
+});

@@ -1,0 +1,37 @@
+/**
+ * Makes the heap of a thread small when it rests: what tasks have left is of no use to others, and V8 would keep it
+ * until the next ones have filled a heap of many megabytes.
+ */
+import { getHeapStatistics } from 'node:v8';
+import { collector } from '../sys/process/collector.js';
+import { trimHeaps } from '../sys/process/memory.js';
+
+/** No other task has begun for so long. A thread that its pool does not need any more is spare then. */
+const REST_MS = 50;
+/** Less than this is not worth the milliseconds that a collection takes. */
+const WORTHWHILE_BYTES = 1 << 20;
+
+let running = 0;
+let timer: NodeJS.Timeout | undefined;
+/** Bytes that were in use after the last collection. */
+let kept = 0;
+
+/** Is told that a task begins. */
+export function taskBegins(): void {
+  running += 1;
+  clearTimeout(timer);
+}
+
+/** Is told that a task has ended. */
+export function taskEnds(): void {
+  running -= 1;
+  if (running === 0) timer = setTimeout(rest, REST_MS).unref();
+}
+
+function rest(): void {
+  if (getHeapStatistics().used_heap_size > kept + WORTHWHILE_BYTES) {
+    collector()?.();
+    kept = getHeapStatistics().used_heap_size;
+  }
+  trimHeaps();
+}
