@@ -11,9 +11,11 @@ export interface Order {
   readonly input: unknown;
   /** Shared with who may kill the thread. */
   readonly life: Life;
+  /** Its pool keeps the thread for the next task of the same kind. */
+  readonly isKept: boolean;
 }
 
-export async function run({ task, input, life }: Order): Promise<Outcome> {
+export async function run({ task, input, life, isKept }: Order): Promise<Outcome> {
   taskBegins();
   try {
     const load: () => Promise<(input: never) => unknown> = tasks[task];
@@ -25,6 +27,6 @@ export async function run({ task, input, life }: Order): Promise<Outcome> {
   } finally {
     end(life);
     collectLeft();
-    taskEnds();
+    taskEnds(isKept);
   }
 }

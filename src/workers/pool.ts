@@ -16,7 +16,7 @@ export interface WorkerPoolOptions {
    * a thread costs far more memory than a task.
    */
   readonly tasksPerThread?: number;
-  /** How long a thread without work stays in this pool. */
+  /** How long a thread without work stays in this pool, with all that makes its next task fast. */
   readonly idleTimeoutMs?: number;
 }
 
@@ -56,6 +56,7 @@ const OLD_GENERATION_MB = 1900;
 /** Makes a pool without threads; they start with the first tasks and end when they are idle. */
 export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   let threads = startThreads(options);
+  const isKept = options.idleTimeoutMs !== undefined;
   const lives = new Set<Life>();
   return {
     async run<Name extends TaskName>(
@@ -73,7 +74,7 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
       };
       const life = kill?.life ?? newLife();
       lives.add(life);
-      const order: Order = { task, input, life };
+      const order: Order = { task, input, life, isKept };
       const perform = (): Promise<unknown> => step(`worker.${task}`, () => current.pool.run(order, control));
       const running = isService === true ? perform() : lookedAfter(perform);
       const ended = Promise.race(kill ? [running, kill.givenUp] : [running]).finally(() => {

@@ -1,6 +1,7 @@
 /**
  * Makes the heap of a thread small when it rests: what tasks have left is of no use to others, and V8 would keep it
- * until the next ones have filled a heap of many megabytes.
+ * until the next ones have filled a heap of many megabytes. V8 also lets go of code that it has made fast, so a thread
+ * that is kept for more tasks of the same kind stays as it is.
  */
 import { getHeapStatistics } from 'node:v8';
 import { collector } from '../sys/process/collector.js';
@@ -22,10 +23,10 @@ export function taskBegins(): void {
   clearTimeout(timer);
 }
 
-/** Is told that a task has ended. */
-export function taskEnds(): void {
+/** Is told that a task has ended, and whether the thread is kept for the next one of its kind. */
+export function taskEnds(isKept: boolean): void {
   running -= 1;
-  if (running === 0) timer = setTimeout(rest, REST_MS).unref();
+  if (running === 0 && !isKept) timer = setTimeout(rest, REST_MS).unref();
 }
 
 function rest(): void {
