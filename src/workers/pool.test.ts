@@ -42,7 +42,8 @@ test("a thread has no copy of V8's built-in functions", async () => {
   const threads = createWorkerPool({ maxThreads: 1 });
   const before = copies();
   await threads.run('tree-size', { path: '/proc/self/net' });
-  assert.equal(copies(), before);
+  // Threads of other tests, which have such copies, may have ended meanwhile.
+  assert.ok(copies() <= before);
   await threads.close();
 });
 

@@ -17,6 +17,8 @@ import { tarOf } from '../support/image-builder.js';
 import { waitFor } from '../support/wait.js';
 
 const MIB = 1024 * 1024;
+/** Descriptors of a worker thread that had work and is kept for the next one. */
+const SPARE_THREAD = 4;
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -65,7 +67,7 @@ test(`${CASES} malformed requests leave the daemon as it was`, async () => {
   await call(engine.socketPath, 'DELETE', '/volumes/smuggled');
   await waitFor(
     () => `descriptors to be back at ${fds}; there are ${descriptors()}`,
-    () => descriptors() <= fds + 2,
+    () => descriptors() <= fds + 2 + SPARE_THREAD,
   );
   await waitFor(
     () => `memory to be back at ${memory}; it is ${residentBytes()}`,

@@ -104,6 +104,21 @@ test('a name that is released before the process runs is not kept', async () => 
   await untilKeepers(place, 0);
 });
 
+test('a keeper that ends at any moment of its start leaves no process', async () => {
+  const place = join(dir, 'at-once');
+  const fd = openSync('/dev/null', constants.O_RDONLY);
+  // One of a hundred waited for ever where the FIFO was opened for writing before the process opened it.
+  for (let time = 0; time < 300; time++) {
+    const keeper = new DescriptorKeeper(place);
+    const held = keeper.hold('early', [fd]);
+    keeper.release('early');
+    await held;
+    keeper.close();
+  }
+  closeSync(fd);
+  await untilKeepers(place, 0);
+});
+
 test('the next process gets copies of what is held, and nothing that was released', async () => {
   const place = join(dir, 'handed-on');
   const keeper = new DescriptorKeeper(place);

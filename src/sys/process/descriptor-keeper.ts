@@ -146,15 +146,21 @@ export class DescriptorKeeper {
 
 let lastEntry = 0;
 
-/** A process that waits for a writer reads the end of the file when this one has gone. */
+/**
+ * A process that waits for a writer reads the end of the file when this one has gone. One that has just been started
+ * may open the FIFO at any moment: it finds this writer, which stays until the name is gone, or no FIFO.
+ */
 function endKeeper(fifo: string): void {
+  let writer: number | undefined;
   try {
-    closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK));
+    // For reading, too: else it is refused where nobody waits yet.
+    writer = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
   } catch {
-    // Nobody waits.
+    // It is gone already.
   }
   forgetKeeper(fifo);
   rmSync(fifo, { force: true });
+  if (writer !== undefined) closeSync(writer);
 }
 
 /** Returns the paths of the FIFOs of keepers other than `own`, the oldest first. */
