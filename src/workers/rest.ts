@@ -4,8 +4,7 @@
  * that is kept for more tasks of the same kind stays as it is.
  */
 import { getHeapStatistics } from 'node:v8';
-import { collector } from '../sys/process/collector.js';
-import { trimHeaps } from '../sys/process/memory.js';
+import { releaseMemory } from '../sys/process/memory.js';
 
 /** No other task has begun for so long. A thread that its pool does not need any more is spare then. */
 const REST_MS = 50;
@@ -30,9 +29,7 @@ export function taskEnds(isKept: boolean): void {
 }
 
 function rest(): void {
-  if (getHeapStatistics().used_heap_size > kept + WORTHWHILE_BYTES) {
-    collector()?.();
-    kept = getHeapStatistics().used_heap_size;
-  }
-  trimHeaps();
+  if (getHeapStatistics().used_heap_size <= kept + WORTHWHILE_BYTES) return;
+  releaseMemory();
+  kept = getHeapStatistics().used_heap_size;
 }

@@ -172,7 +172,7 @@ test('requests of HTTP/1.0 are served, and nothing behind them is', async () => 
     const connection = await RawConnection.open(at.path);
     connection.write(bytes);
     await sleep(5);
-    // What has come is read first: a write to a connection that the server has closed would end the reading as well.
+    // A write to a connection that the server has closed ends the reading as well, so what has come is read first.
     await new Promise((resolve) => setImmediate(resolve));
     if (rest !== '') connection.write(rest);
     const all = (await connection.readToEnd()).toString();
