@@ -76,9 +76,11 @@ test('requests, metrics and published ports wait over restarts; what is not serv
   await Promise.all([call(engine.socketPath, 'GET', '/_ping'), ping(tcp)]);
   await engine.stop();
   await engine.start();
-  for (const client of slow) {
+  for (const [index, client] of slow.entries()) {
     client.write('GET /_ping HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n');
-    assert.match(await text(client), /^HTTP\/1.1 200/, 'a client that connects before a restart and asks after it');
+    const reply = await text(client);
+    const what = `client ${index} of those that connect before a restart and ask after it`;
+    assert.match(reply, /^HTTP\/1.1 200/, `${what} got ${reply}; the log ends: ${engine.log.slice(-2000)}`);
   }
   idle.write('GET / HTTP/1.0\r\n\r\n');
   assert.match(await text(idle), /served/, 'a connection to a published port that was idle over the restart');
