@@ -74,7 +74,7 @@ test('requests, metrics and published ports wait over restarts; what is not serv
   assert.match(String(await once(slow[2] ?? assert.fail(), 'data')), /^HTTP\/1.1 200/);
   // Connections are accepted in their order, so these are when later ones have an answer.
   await Promise.all([call(engine.socketPath, 'GET', '/_ping'), ping(tcp)]);
-  await engine.stop();
+  assert.equal(await engine.stop(), 0);
   await engine.start();
   for (const [index, client] of slow.entries()) {
     client.write('GET /_ping HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n');
