@@ -18,7 +18,7 @@ test('a transfer is told of at its begin and its end, and not of each of its pie
   assert.equal(told[0]?.current, 1);
   assert.deepEqual([told.at(-1)?.current, told.at(-1)?.completed !== undefined], [10_000, true]);
   assert.ok(told.length < 100, `${told.length} messages`);
-  assert.ok(told.every(({ id, vertex }) => id === 'transferring x:' && vertex === 'v'));
+  assert.ok(told.every(({ id, vertex, name }) => `${vertex} ${id} ${name}` === 'v transferring x: transferring'));
 });
 
 test('what has come without being counted is not told of', async () => {

@@ -22,9 +22,9 @@ export async function duringTransfer<T>(
     const nowMs = performance.now();
     if (nowMs < nextMs) return;
     nextMs = nowMs + TELL_MS;
-    observer.status({ id, vertex, name: '', current, total: 0, started });
+    observer.status({ id, vertex, name: 'transferring', current, total: 0, started });
   });
   if (current !== undefined)
-    observer.status({ id, vertex, name: '', current, total: 0, started, completed: Date.now() });
+    observer.status({ id, vertex, name: 'transferring', current, total: 0, started, completed: Date.now() });
   return result;
 }

@@ -97,6 +97,20 @@ describe('docker build --push', { skip }, () => {
     }
   });
 
+  test('a base that is not here shows what it is, its bytes and its unpacking', async () => {
+    const name = `${registry.host}/team/rows:1`;
+    buildx.write('rows/Dockerfile', 'FROM scratch\nCOPY file /file\n');
+    buildx.write('rows/file', 'nowhere else\n');
+    await buildx.ok(['build', ...BOTH, '--push', '-t', name, '.'], { in: 'rows' });
+    await buildx.ok(['builder', 'prune', '-af']);
+    buildx.write('on-it/Dockerfile', `FROM ${name}\n`);
+    const { stderr } = await buildx.ok(['build', '--progress', 'plain', '.'], { in: 'on-it' });
+    const row = (text: string): RegExp => new RegExp(`^#\\d+ ${text}( [\\d.]+s)? done$`, 'm');
+    assert.match(stderr, row(`resolve ${name}@sha256:[0-9a-f]{64}`));
+    const [, digest] = row('(sha256:[0-9a-f]{64}) (\\d+B) / \\2').exec(stderr) ?? assert.fail(stderr);
+    assert.match(stderr, row(`extracting ${digest}`));
+  });
+
   test('pushes by digest, for those who put the platforms together themselves', async () => {
     // The client asks for it only of builders that it believes to be no dockerd.
     const bridge = await GrpcBridge.start(join(directory, 'bridge.sock'), engine.socketPath);

@@ -6,6 +6,7 @@ import type { FileImageStore } from '../../images/store.js';
 import type { BuildRequest } from '../../ports/build.js';
 import type { Image } from '../../ports/images.js';
 import type { Platform } from '../../registry/platform.js';
+import type { ProgressForm } from '../pull/pull-progress.js';
 import type { Pulls } from '../pull/pulls.js';
 
 export interface BaseImageDeps {
@@ -18,12 +19,14 @@ export interface WantedImage {
   readonly platform: Platform | undefined;
   /** Gets the lines of a pull. */
   readonly onLine: (line: string) => void;
+  /** What these lines are; absent: those of the classic stream. */
+  readonly form?: ProgressForm;
 }
 
 /** @throws EngineError as a pull does. */
 export async function baseImage(
   { images, pulls }: BaseImageDeps,
-  { name, platform, onLine }: WantedImage,
+  { name, platform, onLine, form = 'classic' }: WantedImage,
   { pull, credentials }: Pick<BuildRequest, 'pull' | 'credentials'>,
   signal: AbortSignal,
 ): Promise<Image> {
@@ -32,14 +35,14 @@ export async function baseImage(
   if (suitable) return suitable;
   const reference = withDefaultTag(parseReference(name));
   const granted = await credentials(reference.domain);
-  const progress = await pulls.pull({ reference, platform, credentials: granted }, signal);
+  const progress = await pulls.pull({ reference, platform, credentials: granted }, signal, form);
   let last = '';
   for await (const line of progress) {
     last = typeof line === 'string' ? line : Buffer.from(line).toString();
     onLine(last);
   }
   if (progress.outcome === 'failed')
-    throw new EngineError('internal', failureIn(last) ?? `failed to pull ${familiarString(reference)}`);
+    throw new EngineError('internal', failureIn(last, form) ?? `failed to pull ${familiarString(reference)}`);
   const pulled = images.resolve(name);
   return (platform && imageFor(pulled, platform)) ?? pulled;
 }
@@ -53,11 +56,12 @@ function find(images: FileImageStore, name: string): Image | undefined {
   }
 }
 
-function failureIn(line: string): string | undefined {
+function failureIn(line: string, form: ProgressForm): string | undefined {
   const last = line.trim().split('\n').at(-1) ?? '';
   try {
     const { error } = JSON.parse(last) as { readonly error?: unknown };
-    return typeof error === 'string' ? error : undefined;
+    const message: unknown = form === 'typed' ? (error as Record<string, unknown> | undefined)?.['message'] : error;
+    return typeof message === 'string' ? message : undefined;
   } catch {
     // The line was cut or is none of a failure.
     return undefined;

@@ -129,7 +129,8 @@ export function imageStep(image: BaseImage, label: string, lines: LineRange | un
         const statuses = new PullStatuses(request.observer, step.digest);
         // By digest no tag changes: it goes on to name an image that this host can run.
         const pulled = platform === undefined ? name : shown;
-        const wanted = { name: pulled, platform, onLine: (line: string) => statuses.add(line) };
+        const onLine = (lines: string): void => statuses.add(lines);
+        const wanted = { name: pulled, platform, onLine, form: 'typed' } as const;
         const now = await baseImage(deps, wanted, { ...request, pull: false }, signal);
         if (now.topLayer !== topLayer) throw dataLoss(`image ${name} is another one now`);
       }
