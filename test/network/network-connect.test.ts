@@ -281,6 +281,33 @@ test('networks that exclude each other are refused together, in the same words',
   }
 });
 
+test('who shares the network of a container is refused addresses and names of its own', async () => {
+  await run('donor');
+  const mode = 'container:donor';
+  const onlyOwn = 'user specified IP address is supported on user defined networks only';
+  const cases: [settings: object, message: string][] = [
+    [{ IPAMConfig: { IPv4Address: '10.214.1.9' } }, `invalid endpoint settings:\n${onlyOwn}`],
+    [{ IPAMConfig: { IPv6Address: 'fd00::9' } }, `invalid endpoint settings:\n${onlyOwn}`],
+    [{ IPAMConfig: { IPv4Address: 'zz' } }, `invalid endpoint settings:\n* ${onlyOwn}\n* invalid IPv4 address: zz`],
+    [
+      { Aliases: ['other'] },
+      'invalid endpoint settings:\nnetwork-scoped alias is supported only for containers in user defined networks',
+    ],
+    [{ MacAddress: 'zz' }, 'invalid MAC address zz'],
+  ];
+  for (const [settings, message] of cases) {
+    const json = {
+      Image: image,
+      HostConfig: { NetworkMode: mode },
+      NetworkingConfig: { EndpointsConfig: { [mode]: settings } },
+    };
+    const { status, text } = await call(engine.socketPath, 'POST', '/containers/create?name=sharing', { json });
+    const expected = { message: `invalid config for network ${mode}: ${message}` };
+    assert.deepEqual([status, JSON.parse(text)], [400, expected]);
+  }
+  await engineOk(engine, ['rm', '-f', 'donor']);
+});
+
 test('a container in the mode of the host joins no network, also when it has left the one of the host', async () => {
   await engineOk(engine, ['create', '--name', 'hosted', '--network', 'host', image, 'true']);
   await engineOk(engine, ['network', 'disconnect', 'host', 'hosted']);

@@ -21,7 +21,7 @@ import { mergeImageConfig } from './image-config.js';
 import { withLabelOptions } from './security-options.js';
 import { planLegacyLinks } from '../network/legacy-links.js';
 import { inheritedMounts, planMounts } from '../mounts/mount-plan.js';
-import { checkBeside, checkLinkNames, checkNewEndpoint } from '../network/network-change.js';
+import { checkBeside, checkLinkNames, checkNewEndpoint, checkSharedEndpoint } from '../network/network-change.js';
 import { parseSignal } from '../../../text/signals.js';
 import { optional } from '../effects/tools.js';
 import { now } from '../streams/timestamps.js';
@@ -210,7 +210,11 @@ function planNetworks(
   endpoints: Readonly<Record<string, EndpointRequest>>,
 ): Record<string, NetworkAttachment> {
   const mode = host.NetworkMode;
-  if (mode.startsWith('container:')) return {};
+  if (mode.startsWith('container:')) {
+    for (const [network, request] of Object.entries(endpoints))
+      if (network.startsWith('container:')) checkSharedEndpoint(network, request);
+    return {};
+  }
   const plan = new Map<string, NetworkAttachment>();
   const add = (nameOrId: string, request: EndpointRequest): void => {
     const network = findNetwork(deps.network, nameOrId);

@@ -39,24 +39,36 @@ export function checkEndpoint(network: NetworkSummary, request: EndpointRequest)
  * @throws EngineError invalid, as `checkEndpoint`.
  */
 export function checkNewEndpoint(network: NetworkSummary, request: EndpointRequest): void {
-  try {
+  checkWithin(network.name, request, () => {
     const { misplaced, malformed } = endpointProblems(network, request);
-    const problems = [
-      ...misplaced,
-      ...malformed,
-      ...unconfigured(network, request),
-      ...outsideAddresses(network, request),
-    ];
+    return [...misplaced, ...malformed, ...unconfigured(network, request), ...outsideAddresses(network, request)];
+  });
+}
+
+/**
+ * Checks what a client asks of the network of another container, which has its addresses and names already.
+ * @param mode such as `container:web`, as the client has written it. @throws EngineError invalid, as `checkEndpoint`.
+ */
+export function checkSharedEndpoint(mode: string, request: EndpointRequest): void {
+  checkWithin(mode, request, () => {
+    const { misplaced, malformed } = endpointProblems({ hasNames: false }, request);
+    return [...misplaced, ...malformed];
+  });
+}
+
+function checkWithin(name: string, request: EndpointRequest, problemsOf: () => readonly string[]): void {
+  try {
+    const problems = problemsOf();
     if (problems.length > 0) throw invalid(invalidSettings(problems), { code: 'ENDPOINT' });
     checkMacAddress(request);
   } catch (error) {
     if (!isEngineError(error, 'invalid')) throw error;
-    throw invalid(`invalid config for network ${network.name}: ${error.message}`, { cause: error });
+    throw invalid(`invalid config for network ${name}: ${error.message}`, { cause: error });
   }
 }
 
 function endpointProblems(
-  { hasNames }: NetworkSummary,
+  { hasNames }: Pick<NetworkSummary, 'hasNames'>,
   { IPAMConfig, Aliases, Links, DriverOpts }: EndpointRequest,
 ): { readonly misplaced: readonly string[]; readonly malformed: readonly string[] } {
   checkOneLine('Aliases', Aliases);
