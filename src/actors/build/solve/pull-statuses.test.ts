@@ -33,6 +33,12 @@ test('a layer shows its bytes up to the last one, and then its unpacking, each o
   ]);
 });
 
+test('a layer that an image has twice does not begin again', () => {
+  const phases = ['download', 'extract', 'done'];
+  const once = phases.map((phase) => layer(phase, 'sha256:a', 9));
+  assert.deepEqual(rowsOf([...once, ...once]), rowsOf(once));
+});
+
 test('who comes late to a pull sees what has ended; layers that were here have no rows', () => {
   assert.deepEqual(rowsOf([layer('cached', 'sha256:a', 9), layer('done', 'sha256:b', 9)]), [
     'sha256:b done 9/9 done',

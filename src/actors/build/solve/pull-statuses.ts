@@ -1,6 +1,6 @@
 /**
- * Makes of the records of a pull the rows that a step shows, as BuildKit has them: what was resolved, and for each layer
- * that comes its bytes, and after them its unpacking.
+ * Makes of the records of a pull the rows that a step shows, as BuildKit has them: what was resolved, and for each
+ * layer that comes its bytes, and after them its unpacking.
  */
 import type { BuildObserver, BuildStatus } from '../../../ports/build.js';
 
@@ -55,6 +55,8 @@ export class PullStatuses {
   }
 
   #go(row: Row): void {
+    // An image may have the same layer twice, and clients show a row that has ended as open again.
+    if (this.#completed.has(row.id)) return;
     this.observer.status({ ...row, started: this.#since(row) });
   }
 
