@@ -19,7 +19,7 @@ export interface WantedImage {
   readonly platform: Platform | undefined;
   /** Gets the lines of a pull. */
   readonly onLine: (line: string) => void;
-  /** What these lines are; absent: those of the classic stream. */
+  /** The form of these lines; absent: that of the classic stream. */
   readonly form?: ProgressForm;
 }
 
