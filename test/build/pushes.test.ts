@@ -10,9 +10,11 @@ import { engineOk } from '../support/engine-commands.js';
 import { buildxPlugins } from '../support/dockerd.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
+import { publishImage, startFaultyServer } from '../support/faulty-registry.js';
 import { callJson } from '../support/http.js';
-import type { Descriptor, Index, Manifest } from '../support/oci-archive.js';
 import { GrpcBridge } from '../support/grpc-bridge.js';
+import { buildImage, buildLayer } from '../support/image-builder.js';
+import type { Descriptor, Index, Manifest } from '../support/oci-archive.js';
 import { startRegistry, type TestRegistry } from '../support/registry.js';
 import { type RegistryGate, startRegistryGate } from '../support/registry-gate.js';
 import { waitFor } from '../support/wait.js';
@@ -109,6 +111,23 @@ describe('docker build --push', { skip }, () => {
     assert.match(stderr, row(`resolve ${name}@sha256:[0-9a-f]{64}`));
     const [, digest] = row('(sha256:[0-9a-f]{64}) (\\d+B) / \\2').exec(stderr) ?? assert.fail(stderr);
     assert.match(stderr, row(`extracting ${digest}`));
+  });
+
+  test('a base whose layer is not what its digest says fails the step in the words of a pull', async () => {
+    const server = await startFaultyServer();
+    cleanup.add(() => server.stop());
+    const image = buildImage({ layers: [buildLayer([{ path: 'file', content: 'nowhere else, either' }])] });
+    publishImage(server, image, 'lies');
+    const { digest, blob } = image.layers[0] ?? assert.fail();
+    server.documents.set(`/v2/lies/blobs/${digest}`, { body: Buffer.alloc(blob.length, 7) });
+    const { status, stderr } = await buildx.run(['build', '--progress', 'plain', '-'], {
+      input: `FROM ${server.host}/lies\n`,
+    });
+    assert.equal(status, 1);
+    const words = `filesystem layer verification failed for digest ${digest}`;
+    assert.match(stderr, new RegExp(`^#\\d+ ERROR: ${words}$`, 'm'));
+    assert.match(stderr, new RegExp(`^ERROR: failed to build: failed to solve: ${words}$`, 'm'));
+    assert.doesNotMatch(stderr, /extracting/);
   });
 
   test('pushes by digest, for those who put the platforms together themselves', async () => {
