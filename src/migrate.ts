@@ -12,7 +12,7 @@ import { migrate, removeDriver } from './inventory/migration/migrate.js';
 import type { MigrationContext } from './inventory/migration/place.js';
 import type { Logger } from './ports/logger.js';
 import { STORAGE_DRIVERS } from './storage/drivers/index.js';
-import { openLayerStore } from './storage/layers/layer-store.js';
+import { openLayerStore } from './storage/layers/open-layer-store.js';
 import { lockDirectory } from './sys/files/directory-lock.js';
 import { readIdMaps } from './sys/users/remapped-user.js';
 import { createWorkerPool } from './workers/pool.js';

@@ -153,7 +153,7 @@ function systemService(
 
 function composeGarbage(
   { live, dataRoot, log }: Base,
-  { images, usage, emit }: Drivers,
+  { images, layers, usage, emit }: Drivers,
   { cache }: Builder,
   { pulledBlobs }: Transfers,
   users: ImageUsers,
@@ -183,6 +183,7 @@ function composeGarbage(
       });
       return reclaimed;
     },
+    reclaimed: () => layers.reclaimed(),
     log,
   });
 }

@@ -29,6 +29,8 @@ export interface GarbageDeps extends RemovalDeps {
   readonly dropBlobs: () => Promise<number>;
   /** Removes so many bytes of the build cache, if there are as many, and returns how many came free. */
   readonly pruneCache: (order: { readonly bytes: number; readonly minAgeSeconds: number }) => Promise<number>;
+  /** Resolves when the disk has the space of removed layers again. */
+  readonly reclaimed: () => Promise<void>;
   readonly log: Logger;
 }
 
@@ -98,6 +100,8 @@ export class ImageGarbage {
       removed.push(image.repoTags[0] ?? image.id);
       excess -= freed;
     }
+    // The next look would take more, for space that is only late.
+    await this.deps.reclaimed();
     if (removed.length > 0) log.info({ removed, usedPercent }, 'removed unused images to make room');
     else if (excess > 0) log.warn({ usedPercent }, 'the disk is above the high watermark, but no image can be removed');
   }

@@ -116,6 +116,8 @@ export interface LayerStore {
   find(chainId: Digest): LayerInfo | undefined;
   /** Resolves when a crash of the machine loses none of the layers there are: an image may need them then. */
   recorded(): Promise<void>;
+  /** Resolves when what was removed until now is deleted, so that the disk has its space again. */
+  reclaimed(): Promise<void>;
   /** True if less has to be done for a layer whose layer below is in the store before it is staged. */
   readonly prefersWholeBelow: boolean;
   /** @param parent is the layer that it will be committed on, if that is in the store: some drivers save work then. */

@@ -36,9 +36,16 @@ const NAME = /^([0-9a-f]{64})\.[0-9a-f]{64}$/;
 export class PulledBlobs {
   readonly #deps: PulledBlobsDeps;
   #isPlanned = false;
+  #removedBytes = 0;
+  #removal: Promise<unknown> = Promise.resolve();
 
   constructor(deps: PulledBlobsDeps) {
     this.#deps = deps;
+  }
+
+  /** Bytes of all that was removed since the start of the daemon, whoever has asked for it. */
+  get removedBytes(): number {
+    return this.#removedBytes;
   }
 
   /** Removes what no layer needs, once the layers are known, and from now on when one goes. */
@@ -91,13 +98,13 @@ export class PulledBlobs {
     return this.#removeWhere(() => true);
   }
 
-  /** Removes what belongs to no layer, and what is too old or too much. Resolves with the number of bytes. */
-  async trim(): Promise<number> {
+  /** Removes what belongs to no layer, and what is too old or too much. */
+  async trim(): Promise<void> {
     const { layers } = this.#deps;
     const oldest = Date.now() - MAX_AGE_MS;
     const maxBytes = await this.#maxBytes();
     let bytes = 0;
-    return this.#removeWhere(({ name, sizeBytes, lastUsedMs }) => {
+    await this.#removeWhere(({ name, sizeBytes, lastUsedMs }) => {
       const chainHex = NAME.exec(name)?.[1];
       if (chainHex === undefined || lastUsedMs < oldest || !layers.find(`sha256:${chainHex}`)) return true;
       bytes += sizeBytes;
@@ -105,14 +112,20 @@ export class PulledBlobs {
     });
   }
 
-  async #removeWhere(isUnwanted: (file: KeptFile) => boolean): Promise<number> {
-    let bytes = 0;
-    for (const file of await this.#list()) {
-      if (!isUnwanted(file)) continue;
-      await rm(join(this.#deps.dir, file.name), { recursive: true, force: true });
-      bytes += file.sizeBytes;
-    }
-    return bytes;
+  /** Removals come one after another, so that each file is counted once. */
+  #removeWhere(isUnwanted: (file: KeptFile) => boolean): Promise<number> {
+    const removal = this.#removal.then(async () => {
+      let bytes = 0;
+      for (const file of await this.#list()) {
+        if (!isUnwanted(file)) continue;
+        await rm(join(this.#deps.dir, file.name), { recursive: true, force: true });
+        bytes += file.sizeBytes;
+      }
+      this.#removedBytes += bytes;
+      return bytes;
+    });
+    this.#removal = removal.catch(() => undefined);
+    return removal;
   }
 
   /** Returns the files, the last used first. */

@@ -8,7 +8,7 @@ import { mkdtempSync, readdirSync, readlinkSync, renameSync, rmSync, symlinkSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { openLayerStore } from '../../src/storage/layers/layer-store.js';
+import { openLayerStore } from '../../src/storage/layers/open-layer-store.js';
 import { OWN_PROPERTY } from '../../src/storage/drivers/zfs/places.js';
 import { hostZfs } from '../../src/storage/drivers/zfs/host.js';
 import { PoolStatus } from '../../src/storage/drivers/zfs/pool.js';

@@ -95,12 +95,27 @@ test('what cannot be written has not happened: renames, limits, tags, networks, 
   await engineOk(engine, ['rm', '-f', 'up', 'rests']);
 });
 
+const freeBytes = (): number => {
+  const { bavail, bsize } = statfsSync(disk.path);
+  return bavail * bsize;
+};
+
+test('a removal answers when its space is free', async () => {
+  const write = 'head -c 8388608 /dev/zero > /file';
+  for (const name of ['one', 'two']) await engineOk(engine, ['run', '--name', name, image, 'sh', '-c', write]);
+  await engineOk(engine, ['commit', 'one', 'heavy:1']);
+  const others = freeBytes();
+  for (const order of ['rm one', 'rm two', 'rmi heavy:1']) {
+    disk.fill();
+    await engineOk(engine, order.split(' '));
+    assert.ok(freeBytes() > 7 << 20, `after ${order} ${freeBytes()} bytes are free`);
+  }
+  disk.free();
+  assert.ok(freeBytes() > others + (20 << 20), `${freeBytes()} bytes are free, ${others} were`);
+});
+
 test('a RUN that fills the disk fails alone, by both doors, and gives the disk back', async () => {
   const dockerfile = `FROM ${image}\nRUN cat /dev/zero > /fill\n`;
-  const freeBytes = (): number => {
-    const { bavail, bsize } = statfsSync(disk.path);
-    return bavail * bsize;
-  };
   const before = freeBytes();
   const isGivenBack = async (): Promise<void> => {
     await waitFor(

@@ -57,6 +57,10 @@ export class DirectoryLayerStore implements LayerStore {
     return readdir(this.#root);
   }
 
+  async reclaimed(): Promise<void> {
+    // Layers are deleted at once.
+  }
+
   async recorded(): Promise<void> {
     return Promise.resolve();
   }

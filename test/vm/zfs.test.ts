@@ -8,7 +8,7 @@ import { mkdirSync, readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { storageDriver } from '../../src/storage/drivers/index.js';
-import { openLayerStore } from '../../src/storage/layers/layer-store.js';
+import { openLayerStore } from '../../src/storage/layers/open-layer-store.js';
 import { testDriver } from '../support/driver-contract/contract.js';
 import { DriverHarness } from '../support/driver-contract/harness.js';
 import { checkLimitedWrites } from '../support/limited-writes.js';

@@ -90,6 +90,7 @@ export class Builds implements BuildEngine {
 
   async pruneCache(selection: CachePrune): ReturnType<BuildEngine['pruneCache']> {
     const result = await this.#deps.cache.prune(selection);
+    await this.#deps.layers.reclaimed();
     this.#deps.emitPrune({ reclaimed: String(result.reclaimed) });
     return result;
   }

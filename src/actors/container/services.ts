@@ -98,6 +98,7 @@ export class ContainerServices {
           // Somebody else has started or removed the container meanwhile, so it is not pruned.
         }
       }
+      await this.deps.layers.reclaimed();
       this.deps.emitPrune(reclaimedBytes);
       return { ids, reclaimedBytes };
     } finally {

@@ -44,7 +44,7 @@ import { commit, type CommitDeps } from './image-commit.js';
 export interface ImageRouteDeps extends CommitDeps {
   readonly partials: Pick<PartialBlobs, 'prune'>;
   /** Blobs of pulled layers; `trim` removes those of layers that are gone. */
-  readonly pulledBlobs: Pick<PulledBlobs, 'trim'> | undefined;
+  readonly pulledBlobs: Pick<PulledBlobs, 'trim' | 'removedBytes'> | undefined;
   readonly pulls: Pick<Pulls, 'pull' | 'pullAllTags'>;
   readonly users: ImageUsers;
   /** Returns how many containers are made from each image, by its ID; images of none are left out. */
@@ -57,7 +57,7 @@ export interface ImageRouteDeps extends CommitDeps {
 }
 
 export function imageRoutes(deps: ImageRouteDeps): Route[] {
-  const { images, layers, emit, users } = deps;
+  const { images, layers, emit, users, pulledBlobs } = deps;
   const removal = { store: images, users, emit };
   let isPruning = false;
 
@@ -94,6 +94,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       const selection = decodePrune(filters, Date.now());
       if (isPruning) throw conflict('a prune operation is already running', { code: 'PRUNE_RUNNING' });
       isPruning = true;
+      const blobBytesBefore = pulledBlobs?.removedBytes ?? 0;
       try {
         const { removed, reclaimedBytes } = await pruneImages(
           { ...removal, layerBytes: deps.layerBytes },
@@ -104,7 +105,10 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
         const partialBytes = ['until', 'label', 'label!'].some((key) => filters.has(key))
           ? 0
           : await deps.partials.prune();
-        const blobBytes = (await deps.pulledBlobs?.trim()) ?? 0;
+        // They go by themselves soon after their layers: some may have gone while the prune went on.
+        await pulledBlobs?.trim();
+        const blobBytes = (pulledBlobs?.removedBytes ?? 0) - blobBytesBefore;
+        await layers.reclaimed();
         x.sendJson(200, {
           ImagesDeleted: removed.length > 0 ? removedJson(removed) : null,
           SpaceReclaimed: reclaimedBytes + partialBytes + blobBytes,

@@ -2,9 +2,8 @@
  * The layer store: its contract is in ports/storage.ts, its directories in layout.ts. The driver keeps and mounts the
  * files (drivers/driver.ts).
  */
-import { existsSync } from 'node:fs';
-import { readdir, realpath, rename } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readdir, rename } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { dataLoss, invalid } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
@@ -22,69 +21,26 @@ import type {
   LayerThreads,
   StagedLayer,
 } from '../../ports/storage.js';
-import { makeDirectories } from '../../sys/files/make-directories.js';
 import { syncFileSystem } from '../../sys/files/sync-file-system.js';
-import { letPass } from '../../sys/users/id-access.js';
 import { rootOwner } from '../../sys/users/id-maps.js';
-import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
-import type { DriverContext, DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
+import type { WorkerPool } from '../../workers/pool.js';
+import type { DriverRow, DriverStatus, StorageDriver } from '../drivers/driver.js';
 import { storageError } from '../storage-error.js';
 import { chainId } from '../../ports/chain-id.js';
 import { Durability } from './durability.js';
 import { InitLayers } from './init-layers.js';
-import { Layout, TAR_SPLIT } from './layout.js';
+import { type Layout, TAR_SPLIT } from './layout.js';
 import { unpackChanges } from '../packed-changes.js';
 import { MAX_DEPTH, ReadOnlyLayers } from './read-only-layers.js';
 import { settle } from './settle.js';
-import { spreadLayers } from './spread-layers.js';
 import { makeStage, type StagePlace } from './stage-place.js';
 import { tarStream } from './tar-stream.js';
 import { Trash } from './trash.js';
 import { WritableLayers } from './writable-layers.js';
 
-export interface LayerStoreOptions {
-  /** `<data-root>/<name of the driver>`; created when missing. */
-  readonly root: string;
-  readonly driver: DriverRow;
-  readonly workers: WorkerPool;
-  /** Makes the tars of layers, and is closed with the store. Default: threads of its own. */
-  readonly readers?: WorkerPool;
-  readonly log: Logger;
-  /** `name=value`; those of other drivers are ignored. */
-  readonly storageOpts?: readonly string[];
-  /** Maps the owners of files in images to this host; undefined: they are the same. */
-  readonly idMaps?: IdMaps | undefined;
-  /** Returns the SELinux label for the files of a container. Default: none has one. */
-  readonly labelOf?: DriverContext['labelOf'];
-}
-
-/**
- * Opens the store: makes its directories and opens the driver. `load` must be called next.
- * @throws EngineError as `DriverRow.open`.
- */
-export async function openLayerStore(options: LayerStoreOptions): Promise<DriverLayerStore> {
-  const { root, driver: row, workers, log, storageOpts = [], idMaps, labelOf = () => undefined } = options;
-  // Before anything is made there: it may be the wrong file system.
-  row.check?.(existsSync(root) ? root : dirname(root), storageOpts);
-  await makeDirectories(root, { mode: 0o710 });
-  // The mount table names real paths.
-  const layout = new Layout(await realpath(root));
-  const owner = rootOwner(idMaps);
-  const { layers, index, writable, staging, unsynced } = layout;
-  for (const directory of [layers, index, writable, staging, layout.trash, unsynced])
-    await makeDirectories(directory, { mode: 0o710 });
-  await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));
-  spreadLayers(layout.staging);
-  const driver = await row.open({ layout, workers, log, storageOpts, owner, labelOf });
-  const { readers = createWorkerPool(READERS) } = options;
-  return new DriverLayerStore({ row, driver, layout, workers, readers, log, idMaps });
-}
-
-const READERS = { maxThreads: 2, tasksPerThread: 32 };
-
 type CommitRequest = Parameters<StagedLayer['commit']>[0];
 
-interface Parts {
+export interface LayerStoreParts {
   readonly row: DriverRow;
   readonly driver: StorageDriver;
   readonly layout: Layout;
@@ -98,13 +54,13 @@ interface Parts {
 export class DriverLayerStore implements LayerStore {
   readonly driver: string;
   readonly place: string;
-  readonly #parts: Parts;
+  readonly #parts: LayerStoreParts;
   readonly #trash: Trash;
   readonly #durability: Durability;
   readonly #readOnly: ReadOnlyLayers;
   readonly #writable: WritableLayers;
 
-  constructor(parts: Parts) {
+  constructor(parts: LayerStoreParts) {
     const { row, driver, layout, workers, log, idMaps } = parts;
     this.#parts = parts;
     this.driver = row.shownName ?? row.name;
@@ -155,6 +111,10 @@ export class DriverLayerStore implements LayerStore {
 
   recorded(): Promise<void> {
     return this.#durability.recorded();
+  }
+
+  reclaimed(): Promise<void> {
+    return this.#trash.empty();
   }
 
   get prefersWholeBelow(): boolean {

@@ -1,15 +1,19 @@
-/** Fast deletion: trees are renamed into the trash at once and deleted later. */
-import { readdir, rename } from 'node:fs/promises';
+/** Fast deletion: trees are renamed into the trash at once and deleted later, unless the disk is short of space. */
+import { readdir, rename, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../ports/logger.js';
 import { randomName } from '../random-name.js';
 
 /** Many small trees are deleted at once: together they may be worth the start of a thread. */
 const DELAY_MS = 1_000;
+/** With less than this free, somebody may have removed a tree for its space, and need that next. */
+const SHORT_BYTES = 1 << 30;
 
 export class Trash {
   #timer: NodeJS.Timeout | undefined;
-  #emptying: Promise<void> | undefined;
+  #emptying: Promise<void> = Promise.resolve();
+  /** A deletion that has not begun: it deletes what comes until then, too. */
+  #next: Promise<void> | undefined;
 
   constructor(
     private readonly directory: string,
@@ -18,7 +22,10 @@ export class Trash {
     private readonly log: Logger,
   ) {}
 
-  /** Takes a tree out of its place. Resolves false when there is none. The deletion follows in its own time. */
+  /**
+   * Takes a tree out of its place. Resolves false when there is none. The deletion follows in its own time, but on a
+   * disk that is short of space this waits for it.
+   */
   async take(path: string): Promise<boolean> {
     try {
       await rename(path, join(this.directory, randomName()));
@@ -28,7 +35,9 @@ export class Trash {
       await this.remove([path]);
       return true;
     }
-    this.#timer ??= setTimeout(() => void this.empty(), DELAY_MS).unref();
+    const { bavail, bsize } = await statfs(this.directory);
+    if (bavail * bsize < SHORT_BYTES) await this.empty();
+    else this.#timer ??= setTimeout(() => void this.empty(), DELAY_MS).unref();
     return true;
   }
 
@@ -36,8 +45,11 @@ export class Trash {
   empty(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#emptying = (this.#emptying ?? Promise.resolve()).then(() => this.#deleteAll());
-    return this.#emptying;
+    this.#next ??= this.#emptying = this.#emptying.then(() => {
+      this.#next = undefined;
+      return this.#deleteAll();
+    });
+    return this.#next;
   }
 
   async #deleteAll(): Promise<void> {
