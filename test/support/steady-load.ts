@@ -19,10 +19,16 @@ export interface SteadyLoad {
 }
 
 /**
+ * More than wait while a daemon is replaced. A machine that cannot keep up would have ever more of them, of which each
+ * takes ever longer: further ones are left out there.
+ */
+const MOST_OPEN = 200;
+
+/**
  * Does something every so many milliseconds, whether or not earlier ones have an answer, up to `mostOpen` of them at a
  * time. A timer that comes late makes up for it, so that there are as many in a second as were asked for.
  */
-export function repeat(intervalMs: number, once: () => Promise<void>, mostOpen = Infinity): SteadyLoad {
+export function repeat(intervalMs: number, once: () => Promise<void>, mostOpen = MOST_OPEN): SteadyLoad {
   const failures: string[] = [];
   const open = new Set<Promise<void>>();
   let [due, made, longestMs] = [0, 0, 0];
