@@ -2,7 +2,7 @@
  * Keeps downloads that broke off for the next pull of the same blob, from whatever repository. They survive failures,
  * clients that leave, a killed daemon and a power cut. Age and bytes are limited.
  */
-import { readdir, rm, stat, statfs } from 'node:fs/promises';
+import { readdir, rm, stat, statfs, truncate, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type EngineError, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
@@ -50,6 +50,10 @@ const DEFAULT_LIMITS: PartialLimits = { maxAgeMs: 7 * 24 * 3600_000 };
 const LEAST_MAX_BYTES = 16 * 2 ** 30;
 const FILE_SYSTEM_PART = 1 / 4;
 const DEFAULT_MIN_BYTES = 1 << 20;
+/** stat(2) counts in these. */
+const BLOCK_BYTES = 512;
+/** Blocks in which a file system notes where those of the file are count, too. */
+const INDEX_BYTES = 64 * 1024;
 const SWEEP_INTERVAL_MS = 3600_000;
 const HEX = /^[a-f0-9]{64}$/;
 
@@ -64,7 +68,10 @@ export class PartialBlobs {
     this.#limits = { ...DEFAULT_LIMITS, ...limits };
   }
 
-  /** Makes the directory, and removes blobs that are too old or too many, and other files. */
+  /**
+   * Makes the directory, removes blobs that are too old or too many, and other files, and gives back the space behind
+   * the bytes that a daemon had asked for ahead and was killed.
+   */
   async load(): Promise<void> {
     await makeDirectories(this.#dir, { mode: 0o700 });
     const names = await readdir(this.#dir);
@@ -73,6 +80,7 @@ export class PartialBlobs {
     );
     await Promise.all(strange.map((name) => rm(join(this.#dir, name), { recursive: true, force: true })));
     await this.trim();
+    for (const { digest } of await this.list()) await giveBackSpace(join(this.#dir, digest.slice(7)));
     const sweep = (): void => void this.trim().catch(() => undefined); // tried again in an hour
     setInterval(sweep, SWEEP_INTERVAL_MS).unref();
   }
@@ -166,6 +174,14 @@ export class PartialBlobs {
     const { blocks, bsize } = await statfs(this.#dir);
     return Math.max(LEAST_MAX_BYTES, blocks * bsize * FILE_SYSTEM_PART);
   }
+}
+
+/** Frees what a file has on the disk behind its end. Its time stays, which tells when it was used. */
+async function giveBackSpace(path: string): Promise<void> {
+  const { size, blocks, atime, mtime } = await stat(path);
+  if (blocks * BLOCK_BYTES <= size + INDEX_BYTES) return;
+  await truncate(path, size);
+  await utimes(path, atime, mtime);
 }
 
 /**

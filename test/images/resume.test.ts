@@ -1,10 +1,12 @@
 /** Pulls that break off: what was fetched is kept, checked and used, and goes away in time. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdtemp, readdir, readFile, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { PartialBlobs } from '../../src/registry/partial-blobs.js';
+import { Cleanup } from '../support/cleanup.js';
 import { startCuttingProxy } from '../support/cutting-proxy.js';
 import { assertWithin, diskBytes } from '../support/disk.js';
 import { Engine } from '../support/engine.js';
@@ -20,6 +22,7 @@ import {
 } from '../support/image-builder.js';
 import { pull, pullOk } from '../support/pulls.js';
 import { startRegistry, type TestRegistry } from '../support/registry.js';
+import { SmallDisk } from '../support/small-disk.js';
 import { waitFor } from '../support/wait.js';
 
 type Context = { after(step: () => Promise<void>): void; diagnostic(text: string): void };
@@ -85,7 +88,7 @@ async function pullUntil(
 ): Promise<{ close(): void }> {
   const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${encodeURIComponent(reference)}`);
   reply.message.on('error', () => undefined).resume();
-  await waitFor('the download to be under way', isEnough, 30_000, 10);
+  await waitFor('the download to be under way', isEnough, 60_000, 10);
   return reply;
 }
 
@@ -174,7 +177,7 @@ const DAMAGES: readonly ((path: string, length: number) => Promise<void>)[] = [
 test('what was damaged on disk is found out and fetched again', async (t) => {
   const image = buildImage({ layers: [layer(6, 4, 'none'), layer(6, 6, 'none'), layer(6, 7, 'none')] });
   const registry = await registryWith(t, image, 'app');
-  const proxy = await startCuttingProxy(registry.host, { downPerSecond: 5 * MB });
+  const proxy = await startCuttingProxy(registry.host, { downPerSecond: MB });
   t.after(() => proxy.stop());
   const reference = `${proxy.host}/app:latest`;
   const paths = image.layers.map(({ digest }) => join(partialDir(engine), digest.slice(7)));
@@ -271,4 +274,25 @@ test('partial blobs are bounded in age and in bytes', async (t) => {
   assert.equal(await partials.prune(), 2 * MB, 'what is being filled stays');
   claim?.keep();
   assert.equal(await partials.prune(), 2 * MB);
+});
+
+test('space behind the bytes that a killed daemon had asked for ahead is given back', async (t) => {
+  const cleanup = new Cleanup();
+  t.after(() => cleanup.run());
+  const dir = join(SmallDisk.make(cleanup, 64).path, 'partial');
+  await new PartialBlobs(dir).load();
+  const path = join(dir, 'a'.repeat(64));
+  await writeFile(path, Buffer.alloc(2 * MB, 'x'));
+  execFileSync('fallocate', ['--keep-size', '--length', String(10 * MB), path]);
+  const past = new Date(Date.now() - 60_000);
+  await utimes(path, past, past);
+  const partials = new PartialBlobs(dir);
+  await partials.load();
+  const { size, blocks } = await stat(path);
+  assert.deepEqual([size, blocks * 512 < 3 * MB], [2 * MB, true], `${blocks} blocks`);
+  assert.deepEqual(
+    (await partials.list()).map(({ lastUsedMs }) => Math.round(lastUsedMs)),
+    [past.getTime()],
+    'it is not younger for that',
+  );
 });

@@ -23,7 +23,7 @@ export interface CuttingOptions {
   readonly up?: number;
   /** Cuts in all; then connections live. */
   readonly maxCuts?: number;
-  /** Each connection lets this much through to the client. */
+  /** Each connection lets this much through to the client. One that was idle makes up for nothing. */
   readonly downPerSecond?: number;
 }
 
@@ -77,10 +77,12 @@ function relayAndCut(client: Socket, upstream: Socket, limits: Required<CuttingO
   for (const socket of [client, upstream]) socket.on('error', () => undefined);
   client.once('close', () => upstream.destroy());
   upstream.once('close', () => client.end());
-  const begin = performance.now();
+  let busyUntil = 0;
   /** Holds the registry back until the client may have what it was sent. */
-  const slowDown = (): void => {
-    const aheadMs = (sentDown / limits.downPerSecond) * 1000 - (performance.now() - begin);
+  const slowDown = (bytes: number): void => {
+    const now = performance.now();
+    busyUntil = Math.max(busyUntil, now) + (bytes / limits.downPerSecond) * 1000;
+    const aheadMs = busyUntil - now;
     if (aheadMs < 1) return;
     upstream.pause();
     setTimeout(() => upstream.resume(), aheadMs);
@@ -91,7 +93,7 @@ function relayAndCut(client: Socket, upstream: Socket, limits: Required<CuttingO
     sentDown += passed.length;
     totals.down += passed.length;
     relay(upstream, client, passed);
-    slowDown();
+    slowDown(passed.length);
     if (passed.length < chunk.length) {
       totals.cuts++;
       // Bytes that were passed on arrive: only so are they counted rightly.
