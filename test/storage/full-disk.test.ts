@@ -100,7 +100,7 @@ const freeBytes = (): number => {
   return bavail * bsize;
 };
 
-test('a removal answers when its space is free', async () => {
+test('a removal and a prune answer when the space is free', async () => {
   const write = 'head -c 8388608 /dev/zero > /file';
   for (const name of ['one', 'two']) await engineOk(engine, ['run', '--name', name, image, 'sh', '-c', write]);
   await engineOk(engine, ['commit', 'one', 'heavy:1']);
@@ -112,7 +112,22 @@ test('a removal answers when its space is free', async () => {
   }
   disk.free();
   assert.ok(freeBytes() > others + (20 << 20), `${freeBytes()} bytes are free, ${others} were`);
+  const buildx = buildxHere();
+  if (buildx === undefined) return;
+  await buildx.ok(['build', '--output=type=cacheonly', '-'], { input: `FROM ${image}\nRUN ${write}\n` });
+  disk.fill();
+  assert.equal((await post('/build/prune?all=1')).status, 200);
+  assert.ok(freeBytes() > 7 << 20, `after the prune ${freeBytes()} bytes are free`);
+  disk.free();
 });
+
+/** Returns a client of its own, if there is buildx. */
+function buildxHere(): Buildx | undefined {
+  if (buildxPlugins() === undefined) return undefined;
+  const client = mkdtempSync(join(tmpdir(), 'fills-'));
+  cleanup.add(async () => rmSync(client, { recursive: true, force: true }));
+  return new Buildx(client, engine.host);
+}
 
 test('a RUN that fills the disk fails alone, by both doors, and gives the disk back', async () => {
   const dockerfile = `FROM ${image}\nRUN cat /dev/zero > /fill\n`;
@@ -132,10 +147,8 @@ test('a RUN that fills the disk fails alone, by both doors, and gives the disk b
   assert.match(text, /No space left on device/);
   assert.match(text, /"errorDetail":\{"code":1,"message":"The command .* returned a non-zero code: 1"\}/);
   await isGivenBack();
-  if (buildxPlugins() === undefined) return;
-  const client = mkdtempSync(join(tmpdir(), 'fills-'));
-  cleanup.add(async () => rmSync(client, { recursive: true, force: true }));
-  const buildx = new Buildx(client, engine.host);
+  const buildx = buildxHere();
+  if (buildx === undefined) return;
   const { status, stderr } = await buildx.run(['build', '-'], { input: dockerfile });
   assert.equal(status, 1);
   assert.match(stderr, /No space left on device/);

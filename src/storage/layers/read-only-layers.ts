@@ -1,5 +1,5 @@
 /** The read-only layers: which exist, who holds them, and how one appears or disappears as a whole. */
-import { readdir, rename } from 'node:fs/promises';
+import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, isEngineError, messageOf, notFound } from '../../errors/engine-error.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
@@ -8,7 +8,8 @@ import type { StorageDriver } from '../drivers/driver.js';
 import { KeyedLock } from '../keyed-lock.js';
 import type { AssembleInput } from '../tar/assemble.js';
 import { readRecord, removeRecord } from '../record-store.js';
-import { isTemporary } from '../../sys/files/durable-file.js';
+import { isTemporary, syncDirectory } from '../../sys/files/durable-file.js';
+import { inLanes } from '../../text/in-lanes.js';
 import type { Durability } from './durability.js';
 import { shortId, type Layout } from './layout.js';
 import type { Trash } from './trash.js';
@@ -193,7 +194,7 @@ export class ReadOnlyLayers {
     layer.pins++;
     return async () => {
       layer.pins--;
-      if (layer.isDoomed) await this.#removeUnused(layer);
+      if (layer.isDoomed) await this.#remove(this.#takeUnused(layer));
     };
   }
 
@@ -203,19 +204,20 @@ export class ReadOnlyLayers {
     if (layer.references === 0) throw internal(`layer ${chainId} was released more often than retained`);
     layer.references--;
     layer.isDoomed = layer.references === 0;
-    return this.#removeUnused(layer);
+    return this.#remove(this.#takeUnused(layer));
   }
 
   /** Removes all layers that nothing refers to. */
-  async collect(): Promise<Digest[]> {
-    const removed: Digest[] = [];
-    for (const layer of this.#layers.values()) removed.push(...(await this.#removeUnused(layer)));
-    return removed;
+  collect(): Promise<Digest[]> {
+    return this.#remove([...this.#layers.values()].flatMap((layer) => this.#takeUnused(layer)));
   }
 
-  async #removeUnused(layer: ReadOnlyLayer): Promise<Digest[]> {
+  /**
+   * Takes a layer out of the map, and those below it that were there for it alone, if nothing uses it. Returns them.
+   * They must be taken before the first wait of a removal, so that nobody can take a reference on a layer that goes.
+   */
+  #takeUnused(layer: ReadOnlyLayer): ReadOnlyLayer[] {
     const unused: ReadOnlyLayer[] = [];
-    // All are taken out of the map before the first wait, so that nobody can take a reference on a layer that goes.
     for (
       let at: ReadOnlyLayer | undefined = layer;
       at && at.references === 0 && at.pins === 0 && this.#layers.delete(at.chainId);
@@ -226,12 +228,21 @@ export class ReadOnlyLayers {
       at.references--;
       at.isDoomed = at.references === 0;
     }
-    for (const { chainId, shortId: name } of unused) {
-      await this.#lock.run(chainId, async () => {
-        await removeRecord(this.deps.layout.indexRecord(chainId));
-        await this.deps.trash.take(this.deps.layout.layer(name));
-      });
-    }
+    return unused;
+  }
+
+  /** Removes layers that are out of the map. One sync is for all of them: with one for each, a hundred take long. */
+  async #remove(unused: readonly ReadOnlyLayer[]): Promise<Digest[]> {
+    if (unused.length === 0) return [];
+    const { layout, trash } = this.deps;
+    await inLanes(unused, ({ chainId, shortId: name }) =>
+      this.#lock.run(chainId, async () => {
+        await rm(layout.indexRecord(chainId), { force: true });
+        await trash.put(layout.layer(name));
+      }),
+    );
+    await syncDirectory(layout.index);
+    await trash.relieve();
     return unused.map(({ chainId }) => chainId);
   }
 

@@ -4,7 +4,9 @@ import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { Cleanup } from '../../../test/support/cleanup.js';
 import { silentLog } from '../../../test/support/silent-log.js';
+import { SmallDisk } from '../../../test/support/small-disk.js';
 import { Trash } from './trash.js';
 
 let root: string;
@@ -35,13 +37,13 @@ test('a deletion takes along what came until it begins, and no other one follows
     },
     silentLog,
   );
-  assert.equal(await trash.take(tree('a')), true);
-  assert.equal(await trash.take(join(root, 'none')), false);
+  assert.equal(await trash.put(tree('a')), true);
+  assert.equal(await trash.put(join(root, 'none')), false);
   const first = trash.empty();
   while (passes.length === 0) await new Promise(setImmediate);
-  await trash.take(tree('b'));
+  await trash.put(tree('b'));
   const second = trash.empty();
-  await trash.take(tree('c'));
+  await trash.put(tree('c'));
   const third = trash.empty();
   assert.ok(!existsSync(join(root, 'c')));
   release();
@@ -60,10 +62,33 @@ test('a deletion that fails is made up for by the next one', async () => {
     },
     silentLog,
   );
-  await trash.take(tree('a'));
+  await trash.put(tree('a'));
   await trash.empty();
   assert.equal(readdirSync(bin).length, 1);
   fails = false;
   await trash.empty();
   assert.deepEqual(readdirSync(bin), []);
+});
+
+test('on a disk that is short of space one deletion is waited for, however many trees were put', async (t) => {
+  const cleanup = new Cleanup();
+  t.after(() => cleanup.run());
+  const own = join(SmallDisk.make(cleanup, 16).path, 'bin');
+  mkdirSync(own);
+  const passes: number[] = [];
+  const trash = new Trash(own, async (paths) => void passes.push(paths.length), silentLog);
+  const below = (name: string): string => {
+    const path = join(own, '..', name);
+    mkdirSync(path);
+    return path;
+  };
+  for (const name of ['a', 'b', 'c']) assert.equal(await trash.put(below(name)), true);
+  assert.deepEqual(passes, []);
+  await trash.relieve();
+  assert.deepEqual(passes, [3]);
+  assert.equal(await trash.take(below('d')), true);
+  assert.equal(await trash.take(join(own, '..', 'none')), false);
+  assert.deepEqual(passes, [3, 4], 'what is not deleted is tried again');
+  rmSync(own, { recursive: true });
+  await trash.relieve();
 });

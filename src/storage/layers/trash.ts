@@ -27,6 +27,13 @@ export class Trash {
    * disk that is short of space this waits for it.
    */
   async take(path: string): Promise<boolean> {
+    const isTaken = await this.put(path);
+    if (isTaken) await this.relieve();
+    return isTaken;
+  }
+
+  /** Does the same, but never waits for the deletion: who puts many trees here calls `relieve` after the last. */
+  async put(path: string): Promise<boolean> {
     try {
       await rename(path, join(this.directory, randomName()));
     } catch (error) {
@@ -35,10 +42,14 @@ export class Trash {
       await this.remove([path]);
       return true;
     }
-    const { bavail, bsize } = await statfs(this.directory);
-    if (bavail * bsize < SHORT_BYTES) await this.empty();
-    else this.#timer ??= setTimeout(() => void this.empty(), DELAY_MS).unref();
+    this.#timer ??= setTimeout(() => void this.empty(), DELAY_MS).unref();
     return true;
+  }
+
+  /** Waits for the deletion of what is here if the disk is short of space. */
+  async relieve(): Promise<void> {
+    const space = await statfs(this.directory).catch(() => undefined); // the trees are gone whatever it says
+    if (space && space.bavail * space.bsize < SHORT_BYTES) await this.empty();
   }
 
   /** Deletes what is there now. Failures are logged, and what is left is tried again with the next deletion. */
