@@ -196,6 +196,7 @@ test('a wish for a very long silence fails the pull at once', async () => {
 test('a registry that never answers is given up', async () => {
   scene.publish(buildImage({ layers: layers() }));
   server.intercept = (request) => request.url?.includes('/manifests/') ?? false;
+  harness = await scene.restart({ limits: { connectMs: 60_000, responseMs: 500, idleMs: 60_000 } });
   await assert.rejects(harness.start(`${server.host}/app`), refused('internal', /timeout while awaiting the response/));
 });
 

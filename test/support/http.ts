@@ -199,7 +199,7 @@ export class RawConnection {
   }
 
   /** The rest of the stream until the other side ends it. */
-  async readToEnd(timeoutMs = 10_000): Promise<Buffer> {
+  async readToEnd(timeoutMs = 60_000): Promise<Buffer> {
     const deadline = Date.now() + timeoutMs;
     while (!this.#ended) {
       if (Date.now() > deadline)

@@ -67,7 +67,7 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
     rules: () => ({ insecure: [], mirrors: [], certsDir: join(dir, 'certs.d') }),
     maxConcurrentDownloads: () => 3,
     maxAttempts: () => 5,
-    limits: { connectMs: 2000, responseMs: 1000, idleMs: 1000 },
+    limits: { connectMs: 60_000, responseMs: 60_000, idleMs: 60_000 },
     retryDelayMs: 20,
     ...overrides,
   });
