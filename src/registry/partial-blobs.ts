@@ -80,7 +80,8 @@ export class PartialBlobs {
     );
     await Promise.all(strange.map((name) => rm(join(this.#dir, name), { recursive: true, force: true })));
     await this.trim();
-    for (const { digest } of await this.list()) await giveBackSpace(join(this.#dir, digest.slice(7)));
+    for (const { digest } of await this.list())
+      await giveBackSpace(join(this.#dir, digest.slice(7))).catch(() => undefined); // tried again by the next start
     const sweep = (): void => void this.trim().catch(() => undefined); // tried again in an hour
     setInterval(sweep, SWEEP_INTERVAL_MS).unref();
   }

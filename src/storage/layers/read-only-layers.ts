@@ -237,7 +237,8 @@ export class ReadOnlyLayers {
     const { layout, trash } = this.deps;
     await inLanes(unused, ({ chainId, shortId: name }) =>
       this.#lock.run(chainId, async () => {
-        await rm(layout.indexRecord(chainId), { force: true });
+        // If it has come again meanwhile, the record is that of the new one, which stays.
+        if (!this.#layers.has(chainId)) await rm(layout.indexRecord(chainId), { force: true });
         await trash.put(layout.layer(name));
       }),
     );

@@ -4,7 +4,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from '../../../src/ports/logger.js';
-import type { Digest, LayerInfo } from '../../../src/ports/storage.js';
+import type { Digest, LayerContent, LayerInfo, StagedLayer } from '../../../src/ports/storage.js';
 import type { DriverRow } from '../../../src/storage/drivers/driver.js';
 import type { DriverLayerStore } from '../../../src/storage/layers/layer-store.js';
 import { openLayerStore } from '../../../src/storage/layers/open-layer-store.js';
@@ -105,10 +105,7 @@ export class DriverHarness {
   async addTar(store: DriverLayerStore, parent: Digest | undefined, tar: Buffer): Promise<LayerInfo> {
     const staged = await store.stage(parent);
     try {
-      const extractor = new LayerExtractor(staged);
-      extractor.write(tar);
-      const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = extractor.finish();
-      return await staged.commit({ diffId: sha256(tar), parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
+      return await staged.commit({ parent, ...unpack(staged, tar) });
     } catch (error) {
       await staged.discard();
       throw error;
@@ -139,6 +136,14 @@ export class DriverHarness {
       await store.unmount(id);
     }
   }
+}
+
+/** Unpacks a tar into a staged layer. Returns what its commit needs. */
+export function unpack(staged: StagedLayer, tar: Buffer): LayerContent {
+  const extractor = new LayerExtractor(staged);
+  extractor.write(tar);
+  const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = extractor.finish();
+  return { diffId: sha256(tar), sizeBytes, implicitDirs, danglingLinks, whiteouts };
 }
 
 /** Tests by their names. */

@@ -9,7 +9,7 @@ import { Durability } from '../../../src/storage/layers/durability.js';
 import { withoutInit } from '../describe-tree.js';
 import { tarOf } from '../image-builder.js';
 import { waitFor } from '../wait.js';
-import type { DriverTests } from './harness.js';
+import { type DriverTests, unpack } from './harness.js';
 
 export const LIFE_TESTS: DriverTests = {
   async 'references keep layers; the last release removes them from the disk'(h) {
@@ -48,6 +48,27 @@ export const LIFE_TESTS: DriverTests = {
     assert.deepEqual((await again.load()).removed, []);
     assert.equal(again.find(first.chainId) !== undefined, store.find(first.chainId) !== undefined);
     await again.close();
+  },
+
+  async 'a layer that comes again while those above it go is there at the next start, too'(h) {
+    const store = await h.newStore('again');
+    const base = [{ path: 'base' }];
+    // More than are removed at once, so that the lowest is still in its place when it comes again.
+    const above = Array.from({ length: 40 }, (_, at) => [{ path: `above-${at}` }]);
+    const top = await h.addLayers(store, [base, ...above]);
+    const staged = await store.stage();
+    const content = unpack(staged, tarOf(base));
+    const [gone, { chainId }] = await Promise.all([
+      store.release(top),
+      staged.commit({ parent: undefined, ...content }),
+    ]);
+    assert.deepEqual([gone.length, gone.at(-1)], [41, chainId]);
+    assert.ok(store.find(chainId));
+    const next = await h.open('again');
+    assert.deepEqual((await next.load()).removed, []);
+    assert.ok(next.find(chainId));
+    await next.close();
+    assert.equal(readdirSync(join(h.temp, 'again/layers')).length, 1);
   },
 
   async 'what a crash leaves half made is removed and reported by the next load'(h) {
