@@ -1,13 +1,18 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Image } from '../ports/images.js';
 import type { OciDescriptor } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { DirectoryLayerStore } from '../../test/support/directory-layer-store.js';
+import { ImageEntries } from './entries.js';
 import { furtherKey } from './identity.js';
+import type { ImageEntry } from './image-entry.js';
+import { ImageRecords } from './records.js';
 import { FileImageStore } from './store.js';
 
 let dir: string;
@@ -131,4 +136,29 @@ test('the record of the ID goes over to another platform, at whichever moment a 
   await Promise.all([sets.deletePlatform(amd), createSet(sets)]);
   ({ store: sets } = await openSets());
   assert.deepEqual(namesIn(sets.get(id)), ['arm', 'amd', 'riscv']);
+});
+
+test('an image comes again when all removals under its ID are over, not only the last', async () => {
+  const entries = new ImageEntries(() => []);
+  const records = new ImageRecords(join(dir, 'image'), { layers, entries });
+  await records.open();
+  const id = diff('d');
+  const published = { target: { mediaType: 'm', digest: id, size: 1 }, own: diff('a'), manifests: [] };
+  const create = (architecture: string): Promise<ImageEntry> => {
+    const bytes = configFor(architecture, architecture);
+    const configDigest: Digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+    return records.create({ id, configDigest }, bytes, { published });
+  };
+  const [first, second] = [await create('arm64'), await create('amd64')];
+  // The first removal waits for what is written of its image.
+  let isWritten = (): void => undefined;
+  first.saving = new Promise((resolve) => (isWritten = resolve));
+  const removals = [records.remove([first]), records.remove([second])];
+  const again = create('arm64');
+  await Promise.race([again, sleep(200)]);
+  isWritten();
+  await Promise.all([...removals, again]);
+  const next = new ImageRecords(join(dir, 'image'), { layers, entries: new ImageEntries(() => []) });
+  assert.deepEqual(await next.load(await next.open(), () => true), []);
+  assert.equal(next.keys().length, 1);
 });

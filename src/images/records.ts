@@ -216,7 +216,10 @@ export class ImageRecords {
     const [{ id } = { id: undefined }] = images;
     if (id === undefined) return [];
     for (const entry of images) this.#entries.remove(entry);
-    const removing = this.#removeAll(images.toSorted((a, b) => Number(b.key === id) - Number(a.key === id)));
+    // One removal after the other: whoever waits for the last one has waited for all.
+    const removing = Promise.resolve(this.#leaving.get(id)).then(() =>
+      this.#removeAll(images.toSorted((a, b) => Number(b.key === id) - Number(a.key === id))),
+    );
     this.#leaving.set(
       id,
       removing.catch(() => undefined),
